@@ -1,4 +1,4 @@
-"""Register access on bmv2, whose P4Runtime server lacks it: the same calls, but over Thrift."""
+"""Register access on bmv2 over Thrift, because its P4Runtime server does not support registers."""
 
 import asyncio
 import math
@@ -13,10 +13,10 @@ from telemark.backends.real.bmv2_thrift.client import Thrift
 from telemark.errors import TestbedError
 
 
-class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final: but what is read comes two ways here
+class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final, but registers need Thrift
     """Connection to a bmv2 switch; register requests go to `thrift`.
 
-    A request with registers and other entities becomes two requests, first for the other entities.
+    If a request contains registers and other entities, the other entities come first.
     """
 
     def __init__(self, *args: Any, thrift: Thrift, **options: Any) -> None:
@@ -24,9 +24,7 @@ class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final: but what is rea
         self._thrift = thrift
 
     async def read(self, entities: Any) -> AsyncIterator[Any]:  # type: ignore[override]
-        """Read entities as finsy does; each register cell is returned as an entity with index and
-        data.
-        """
+        """Read entities like finsy; return each register cell as an entity with index and data."""
         registers, others = _parted(entities)
         # finsy's overloads of read() name a coroutine; it is an async generator.
         async for entity in super().read(others):  # type: ignore[attr-defined]

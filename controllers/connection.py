@@ -18,7 +18,7 @@ from telemark.network import Network
 
 CPU_PORT = 255  # in p4src/include/allocation.p4
 
-# finsy also requests gNMI, and warns that these switches do not support it; users cannot fix that.
+# finsy also requests gNMI and warns that these switches do not support it; users cannot fix that.
 logging.getLogger("finsy").setLevel(logging.ERROR)
 
 
@@ -58,8 +58,9 @@ def _p4info(path: Path) -> p4i.P4Info:
             other = names.setdefault(field.name.rpartition(".")[2], field.name)
             if other != field.name:
                 raise TestbedError(
-                    f"table {table.preamble.name}: keys {other} and {field.name} end in the same "
-                    'word, and finsy finds them by it: write one as `x: exact @name("other_word")`'
+                    f"table {table.preamble.name}: keys {other} and {field.name} have the same "
+                    f"last "
+                    'word, by which finsy finds keys; rename one: `x: exact @name("other_word")`'
                 )
     return info
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from controllers.readout import Readouts
 
 ROWS = 4
-COUNTERS = 1  # number of this record in count_min.p4
+COUNTERS = 1  # readout record of count_min.p4
 
 
 class CountMin:

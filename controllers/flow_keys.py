@@ -30,9 +30,7 @@ def networks(flow: FlowKey) -> tuple[IPv4Network | IPv6Network, IPv4Network | IP
 
 
 def known_bits(flow: FlowKey) -> int:
-    """Return the number of specified key bits; of several matching entries, the one with most has
-    priority.
-    """
+    """Return the number of specified key bits, which is the priority of the flow's entry."""
     return (
         sum(network.prefixlen for network in networks(flow))
         + 8 * (flow.protocol is not None)

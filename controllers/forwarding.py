@@ -11,10 +11,8 @@ from telemark.topology.routes import next_hops
 def forwarding_entries(
     net: Network, switch: str, hosts: Sequence[str] | None = None
 ) -> list[fy.P4TableEntry]:
-    """Return entries that forward frames for each host on a shortest path.
-
-    Of several shortest paths, the path over the first neighbour by name is used. `hosts` limits the
-    destinations.
+    """Return entries that forward frames to each host on a shortest path. If there are several
+    shortest paths, the entries use the first neighbour by name. `hosts` limits the destinations.
     """
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch)
     return [
@@ -29,9 +27,8 @@ def forwarding_entries(
 
 
 def lpm_entries(net: Network, switch: str) -> list[fy.P4TableEntry]:
-    """Return entries that forward packets for each host on a shortest path.
-
-    Of several shortest paths, the path over the first neighbour by name is used.
+    """Return entries that forward packets to each host on a shortest path. If there are several
+    shortest paths, the entries use the first neighbour by name.
     """
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch)
     return [

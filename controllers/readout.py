@@ -1,8 +1,10 @@
 """Readout packets: read and write a switch's registers; see p4src/include/readout.p4.
 
-They work on every target, while P4Runtime servers built with PI do not support registers. Read a
-connected switch inside `async with Readouts(switch) as readouts`, by `await readouts.read(record,
-index)`.
+Readout packets work on every target; P4Runtime servers built with PI do not support registers.
+For a connected switch:
+
+    async with Readouts(switch) as readouts:
+        await readouts.read(record, index)
 """
 
 import asyncio
@@ -25,7 +27,7 @@ MOST_ROUNDS = 200
 """Maximum round trips to measure a clock."""
 
 CLOCK = 0
-"""Record without registers; only `switch_us` of the answer is used."""
+"""Record without registers; only `switch_us` of the response is used."""
 
 CLOCK_BITS = 48
 """The switches' clocks count microseconds modulo 2 to this power."""
@@ -77,17 +79,17 @@ class Readouts:
     async def read(self, record: int, index: int = 0) -> Readout:
         """Read the registers of record number `record` at `index`.
 
-        The ingress values are a snapshot, and so are the egress values.
+        The ingress values are a consistent snapshot, and so are the egress values.
         """
         answer, _ = await self._ask_until_answered(record, index)
         return answer
 
     async def write(self, record: int, index: int, *values: int) -> None:
-        """Write up to four 64-bit values into the registers of `record` at `index`; the rest become
-        0.
+        """Write up to four 64-bit values into the registers of `record` at `index`.
 
-        The write is complete when this returns, and is not executed again later. Raises
-        ReadoutTimeoutError, and ValueError if the program does not write this record.
+        Other values of the cell become 0. The write is complete when this returns, and is not
+        executed again later. Raises ReadoutTimeoutError, and ValueError if the program does not
+        write this record.
         """
         given = [*values, *[0] * (_VALUES - len(values))]
         data = b"".join(value.to_bytes(8, "big") for value in given)
@@ -106,8 +108,8 @@ class Readouts:
                 with suppress(asyncio.TimeoutError):
                     return _decode(await self._ask(record, index, data)), attempt
         raise ReadoutTimeoutError(
-            f"switch {self.name} left {ATTEMPTS} readout packets unanswered: does it run "
-            "with --cpu-port 255 and a program that includes readout.p4?"
+            f"switch {self.name}: no response to {ATTEMPTS} readout packets; run it with "
+            f"--cpu-port 255 and a program that includes readout.p4"
         )
 
     async def clock_offset(
@@ -115,10 +117,10 @@ class Readouts:
     ) -> tuple[float, float]:
         """Return the offset from the switch's clock to `clock`, and its maximum error, in us.
 
-        It is computed from the shortest of several round trips, in which the switch timestamps the
-        response in whole microseconds. The offset is valid at that time; a clock with a different
-        rate drifts. While the error exceeds `good_us`, as on a loaded machine, more round trips
-        follow, up to MAX_ROUNDS.
+        The offset is computed from the shortest of several round trips; the switch timestamps each
+        response in whole microseconds. The offset is valid only at that time if the clocks have
+        different rates. If the error exceeds `good_us`, for example on a loaded machine, further
+        round trips follow, up to MAX_ROUNDS.
         """
         trips: list[tuple[int, int, int]] = []
         while len(trips) < rounds or (
@@ -147,7 +149,7 @@ class Readouts:
     async def _receive(self) -> None:
         async for packet in self._switch.read_packets():
             answer = self._waiting.get(packet.payload)
-            if answer is not None and not answer.done():  # otherwise it came after the timeout
+            if answer is not None and not answer.done():  # otherwise it arrived too late
                 answer.set_result(packet)
 
 

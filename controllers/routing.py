@@ -11,7 +11,7 @@ ANY_MAC = 0  # routers accept frames to any MAC address
 
 
 def routing_entries(net: Network, switch: str, routes: Sequence[Route]) -> list[fy.P4TableEntry]:
-    """Return entries for the routes, and for each host attached to the switch."""
+    """Return entries for these routes, and for the hosts attached to the switch."""
     entries = [_route(f"{net.host(name).IP()}/32", _send(net, switch, name, net.host(name).MAC()))
                for name in net.neighbours(switch) if not net.topo.isSwitch(name)]  # fmt: skip
     groups: dict[tuple[str, ...], int] = {}
@@ -31,7 +31,7 @@ def routing_entries(net: Network, switch: str, routes: Sequence[Route]) -> list[
 
 
 def shortest_routes(net: Network, switch: str) -> list[Route]:
-    """Return routes over all shortest paths to each host at other switches, for any topology."""
+    """Return routes over all shortest paths to each host at another switch, for any topology."""
     found = next_hops(net.topo.links(), net.topo.hosts(), switch)
     return [
         Route(f"{net.host(host).IP()}/32", neighbours)
@@ -43,7 +43,7 @@ def shortest_routes(net: Network, switch: str) -> list[Route]:
 def _group(
     net: Network, switch: str, group: int, neighbours: tuple[str, ...]
 ) -> list[fy.P4TableEntry]:
-    """Return the entries of equal-cost next hops, chosen by a hash."""
+    """Return the entries of equal-cost next hops; a hash selects the next hop of a flow."""
     return [
         fy.P4TableEntry(
             "next_hops",

@@ -1,6 +1,4 @@
-"""Reconciles a switch's tables with the wanted entries, whatever entries an earlier controller
-left.
-"""
+"""Makes a switch's tables hold exactly the wanted entries, none of an earlier controller."""
 
 from collections.abc import Sequence
 
@@ -16,8 +14,8 @@ async def reconcile(
     """Insert, modify and delete entries until the switch's tables hold exactly the wanted ones.
 
     Unchanged entries, and existing entries in `may_stay`, are not touched, so traffic is not
-    affected. Default actions are set first, then entries are inserted in the given order: an entry
-    takes effect only after all entries that precede it. Raises finsy's P4ClientError.
+    affected. Default actions are set first. Then entries are inserted in the given order, so an
+    entry takes effect only after all earlier entries. Raises finsy's P4ClientError.
     """
     encoded = [entry.encode(switch.p4info) for entry in wanted]
     defaults = [entity for entity in encoded if entity.table_entry.is_default_action]

@@ -1,7 +1,7 @@
 """Small topologies: a line, a ring, a dumbbell and a parking lot.
 
-Link parameters (see telemark.topology.links) apply to the links named in each class, in each
-direction.
+Each class says to which links the link parameters (telemark.topology.links) apply. They apply in
+each direction.
 """
 
 from itertools import pairwise
@@ -67,8 +67,8 @@ class ParkingLot(Topo):
     s1.
 
     Cross traffic of the K-th link goes from xK to xK+1, and on the last link from xN to h2. Link
-    parameters apply to the links of the path. Reports of switches travel in the opposite direction
-    to the flows from h1 to h2, so they share no queue.
+    parameters apply to the links of the path. Reports of switches and flows from h1 to h2 travel in
+    opposite directions, so they share no queue.
     """
 
     def build(self, switches: int = 5, **link: float | str) -> None:

@@ -20,10 +20,10 @@ class Place:
 class LeafSpine(Topo):
     """Leaf-spine fabric of `pods` pods; in each pod every leaf is linked to every spine.
 
-    Spines with the same number in their pods are linked to the same `cores` core switches. A single
-    pod needs no core. Each leaf has `hosts` hosts with addresses 10.POD.LEAF.HOST. Switches are
-    numbered s1, s2, ... pod by pod, leaves before spines, and then the cores. Link parameters apply
-    to all links between switches. Raises ValueError for invalid numbers.
+    Spines with the same number in different pods are linked to the same `cores` core switches. A
+    single pod needs no core. Each leaf has `hosts` hosts with addresses 10.POD.LEAF.HOST. Switches
+    are numbered s1, s2, ... pod by pod, leaves before spines, and then the cores. Link parameters
+    apply to all links between switches. Raises ValueError for invalid numbers.
     """
 
     def build(
@@ -55,7 +55,7 @@ class LeafSpine(Topo):
         for number, leaf in enumerate(leaf_names):
             for host in range(1, hosts + 1):
                 address = f"10.{pod}.{number}.{host}"
-                # number of hosts added already; faster than len(topo.hosts())
+                # number of hosts so far; faster than len(topo.hosts())
                 before = (pod * leaves + number) * hosts
                 name = f"h{before + host}"
                 self.addLink(self.addHost(name, ip=f"{address}/8"), leaf)
@@ -75,7 +75,7 @@ class LeafSpine(Topo):
         return f"s{first + number + 1}"
 
     def routes(self, switch: str) -> list[Route]:
-        """Return the routes of a switch to all hosts, except a leaf's routes to its own hosts."""
+        """Return the routes of a switch to all hosts; a leaf has no routes to its own hosts."""
         place = self.places[switch]
         if place.tier == "core":
             spine = place.number // self._cores

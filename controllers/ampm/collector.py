@@ -2,8 +2,8 @@
 
 Each block is read half a block after its end. At that time its colour is idle: none of its packets
 is still in flight, and no packet of the next block of this colour has arrived (RFC 9341 section
-3.1). After a late or failed reading, a restart or a clock error, a switch's records of the block
-are reported as unknown, never as wrong values.
+3.1). After a late or failed reading, a restart or a clock error, the collector reports a switch's
+records of the block as unknown.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class BlockReport:
 
     @property
     def complete(self) -> bool:
-        """Whether every point of every flow is known."""
+        """True if the records of every flow at every point are known."""
         return not self.problems
 
     def known_records(self, flow: int) -> dict[Point, PointRecord]:
@@ -104,17 +104,17 @@ class _NotReadError(_UnknownError):
 
 
 class Collector:
-    """Marks and measures `flows`, a map from flow to path: the list of its switches, first switch
-    first.
+    """Controller that makes switches mark and measure `flows`, and reads their records.
 
-    The edge programs of the end hosts may precede or follow the switches (edge.py).
+    `flows` maps each flow to its path: the switches in path order. A path may also begin and end
+    with the edge program of a host (edge.py).
 
-    An async context manager, which connects to the switches. `bounds` limits clock errors and
-    delays; LimitError is raised if a flow's methods are not exact within these bounds for blocks of
-    `schedule`. `bounds` is None if no bounds are known; nothing is checked then. `records` are the
-    registers to read in addition to the counters (None: all registers that the methods need).
-    `async with` and watch() raise SwitchUnreachableError and ClockError; while blocks are
-    collected, these become problems of a block.
+    An async context manager, which connects to the switches. `bounds` are the maximum clock error
+    and delay (None: unknown). LimitError is raised if a flow's methods are not exact within these
+    bounds for blocks of `schedule`. `records` are the registers to read in addition to the counters
+    (None: all registers that the methods need). `async with` and watch() raise
+    SwitchUnreachableError and ClockError. blocks() does not raise them; it adds them to the
+    `problems` of the block.
     """
 
     def __init__(
@@ -177,10 +177,10 @@ class Collector:
     ) -> AsyncIterator[BlockReport]:  # fmt: skip
         """Yield the reports of blocks `first` to `last`, each in the middle of the next block.
 
-        The packets of block `first` are counted from the counters read after block `first` - 2, so
-        call this before block `first` begins; otherwise that block is incomplete. `switches`: the
-        switches to read (None: all). `clock`: the clock to use instead of the common one, such as
-        the switch's own.
+        Call this before block `first` begins; otherwise that block is incomplete. Its packet counts
+        are differences from the counter values after block `first` - 2. `switches`: the switches to
+        read (None: all). `clock`: the clock to use instead of the common one, such as the switch's
+        own.
         """
         names = [name for name in self._sessions if switches is None or name in switches]
         clock = clock or self._clock
@@ -242,7 +242,7 @@ class Collector:
                 await session.check_clock(self._clock, self._bounds)
             if before.counts is None:
                 raise _UnknownError(
-                    f"switch {session.name}: no count to start from: {before.problem}"
+                    f"switch {session.name}: no previous counter values: {before.problem}"
                 )
         except _NotReadError as error:
             totals[colour] = _Totals(problem=f"block {block} was not read")
@@ -279,8 +279,8 @@ class Collector:
             await clock.sleep_until(round(1000 * again_us))
         raise _NotReadError(
             problem
-            or f"switch {session.name} was read {-left_us:.0f} us too late for its counters to "
-            f"stand still: use blocks longer than {self.schedule.block_us} us"
+            or f"switch {session.name} was read {-left_us:.0f} us after its counters stopped "
+            f"being stable; use blocks longer than {self.schedule.block_us} us"
         )
 
     async def _try_to_read(self, session: PlaceSession, block: int) -> Reading:
@@ -288,7 +288,7 @@ class Collector:
         if reading is not None:
             return reading
         totals = self._totals[session.name]
-        totals[:] = [_Totals(problem="it had restarted"), _Totals(problem="it had restarted")]
+        totals[:] = [_Totals(problem="it restarted"), _Totals(problem="it restarted")]
         await session.set_clock(self._clock, self._bounds)
         await session.fill(marking=True)
         reading = await session.read(colour_of(block))
@@ -310,16 +310,16 @@ class Collector:
             now, earlier = reading.counts[name, cell], before[name, cell]
             packets, size = now[0] - earlier[0], now[1] - earlier[1]
             if packets < 0:
-                raise _UnknownError(f"its counter of {name} went back")
+                raise _UnknownError(f"its counter {name} decreased")
             records.append(replace(record, packets=packets, bytes=size))
         return records[0], records[1]
 
 
 def find_diverging_clocks(sessions: Iterable[PlaceSession], bounds: Bounds) -> dict[str, str]:
-    """Return the switches whose clock provably differs from another switch's clock by more than the
-    bound, with the difference.
+    """Return an error message for each switch whose clock differs from another switch's clock by
+    more than the bound.
 
-    Each clock may still be within its own bound to the common clock.
+    Each of the two clocks may still be within the bound of the common clock.
     """
     ahead = {s.name: s.ahead_us for s in sessions if s.ahead_us is not None}
     if not ahead:
@@ -330,8 +330,8 @@ def find_diverging_clocks(sessions: Iterable[PlaceSession], bounds: Bounds) -> d
         by_us, other = max((min_us - ahead[last][1], last), (ahead[first][0] - max_us, first))
         if by_us > bounds.clock_error_us + 2 * RESOLUTION_US:
             found[name] = (
-                f"switch {name}: its clock and that of {other} differ by {by_us:.0f} us or more, "
-                f"and {bounds.clock_error_us:.0f} us are allowed"
+                f"switch {name}: its clock differs from that of {other} by at least {by_us:.0f} "
+                f"us, which exceeds the bound of {bounds.clock_error_us:.0f} us"
             )
     return found
 
@@ -342,7 +342,7 @@ async def _gather_all(coroutines: Iterable[Coroutine[None, None, T]]) -> list[T]
     for result in results:
         if isinstance(result, BaseException):
             raise result
-    return results  # type: ignore[return-value]  # no exception is among them
+    return results  # type: ignore[return-value]  # it contains no exception
 
 
 def _now_us(clock: ReadableClock) -> int:

@@ -1,7 +1,6 @@
-"""Edge program on a host at the end of a flow's path; the collector configures and reads it like a
-switch.
+"""Edge program on a host at either end of a flow's path; a collector uses it like a switch.
 
-It is a single measuring point, so its records of arrival and departure are the same.
+The edge program has one measuring point, so its arrival and departure records are equal.
 """
 
 import time
@@ -24,7 +23,7 @@ FIELDS = {
     Record.PULSE: ("block_us", "pulses", "pulse_us", "packets"),
     Record.SAMPLE: ("block_us", "samples", "sample_us", "hash"),
 }
-"""For each structure of ebpf/edge/records.h, its fields in the order of a switch's registers."""
+"""Fields of each structure of ebpf/edge/records.h, in the order of a switch's registers."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +46,7 @@ class EdgeHop:
 
 
 class EdgeSession:
-    """Session of a collector with an edge program: its watched flows, and the cells to read for
-    each colour.
-    """
+    """Session with an edge program: its watched flows, and the cells of each colour."""
 
     clock_error_us = 0.0  # the switches use the same clock, CLOCK_MONOTONIC
     ahead_us: tuple[float, float] | None = None
@@ -71,7 +68,7 @@ class EdgeSession:
         """Do nothing: the owner closes the edge."""
 
     async def fill(self, *, marking: bool) -> None:
-        """Set the schedule and the watch list; with `marking`, also flows that are marked here."""
+        """Set the schedule and the watch list; with `marking`, also flows that this edge marks."""
         self._marks |= marking
         self._edge.set_schedule(0, self._schedule.block_shift, self._hop.sampling_shift)
         self._edge.watch(self._observed | (self._marked if self._marks else {}))
@@ -88,8 +85,8 @@ class EdgeSession:
         found_us = max(self.ahead_us[0], -self.ahead_us[1])
         if found_us > bounds.clock_error_us + RESOLUTION_US:
             raise ClockError(
-                f"host's edge {self.name}: its clock is off by {found_us:.0f} us or more, "
-                f"and {bounds.clock_error_us:.0f} us are allowed"
+                f"host's edge {self.name}: its clock error is at least {found_us:.0f} us, which "
+                f"exceeds the bound of {bounds.clock_error_us:.0f} us"
             )
 
     async def read(self, colour: int) -> Reading:
@@ -117,11 +114,14 @@ def _entry(hop: EdgeHop, watch: Watch) -> tuple[Key, Mapping[str, int]]:
     flow = watch.flow
     problem = ""
     if not watch.is_first and not watch.is_last:
-        problem = "is the first or the last place of a path: expected switches in between"
+        problem = "must be the first or the last point of a path"
     elif flow.tunnel is not None:
-        problem = "makes no tunnel: let the switches mark this flow, or the host put the option in"
+        problem = (
+            "does not support tunnels; let switches mark this flow, or let the host insert "
+            "the option"
+        )
     elif not 0 <= flow.number < MAX_FLOWS:
-        problem = f"has room for flows 0 to {MAX_FLOWS - 1}"
+        problem = f"supports only flows 0 to {MAX_FLOWS - 1}"
     if problem:
         raise TestbedError(f"flow {flow.number}: host's edge {hop.name} {problem}")
     key = Key(*flow.networks, flow.protocol, flow.src_port, flow.dst_port, flow.flow_mon_id)

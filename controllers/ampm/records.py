@@ -16,7 +16,8 @@ SAMPLES = 8
 """Cells for hashed samples per block."""
 
 Values = tuple[int, int, int, int]
-"""Registers of a record: start of the block, a count (0: never written), and two more."""
+"""Registers of a record: start of the block, a count (0: never written), and two others.
+"""
 
 
 class Record(IntEnum):
@@ -55,7 +56,7 @@ class PointRecord:
     first_us: int = 0
     pulses: int = 0
     pulse_us: int = 0  # time of the first pulse
-    # number of packets of the flow, in all blocks, before and including the first pulse
+    # number of packets of the flow in all blocks, up to and including the first pulse
     pulse_count: int = 0
     samples: dict[int, int] = field(default_factory=dict)  # map from hash to time
     bytes: int = 0
@@ -123,12 +124,12 @@ def _is_of_block(schedule: Schedule, block: int, values: Values) -> bool:
     start_us, count, *_ = values
     found = schedule.block_of_start(start_us, block)
     if count and found > block:
-        raise OverwrittenError(f"block {block} was read when block {found} had begun")
+        raise OverwrittenError(f"block {block} was read too late: block {found} has overwritten it")
     return count > 0 and found == block
 
 
 def pulse_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """Return the delay of the block's pulse, or a problem unless there is exactly one pulse."""
+    """Return the delay of the block's pulse; set `problem` unless both points have one pulse."""
     for place, point in (("first", first), ("second", second)):
         if point.pulses != 1:
             what = f"{point.pulses} pulses" if point.pulses else "no pulse"
@@ -148,11 +149,10 @@ def first_packet_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """Return the difference between the mean times, which is the exact mean delay if no packet was
-    lost.
+    """Return the difference between the mean times at both points.
 
-    With loss it compares the mean time of sent packets with that of received packets (RFC 9341
-    section 3.2.1.1), and `problem` is set in addition to the delay.
+    If no packet was lost, it is the exact mean delay. Otherwise the means are of different sets of
+    packets (RFC 9341 section 3.2.1.1), and `problem` is set in addition to the delay.
     """
     if not first.packets or not second.packets:
         return Delay(first.block, None, _counts(first, second))
@@ -162,8 +162,7 @@ def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def sample_delays(first: PointRecord, second: PointRecord) -> tuple[dict[int, int], int]:
-    """Return the delays of packets sampled at both points, and the number of packets sampled at
-    only one.
+    """Return the delays of packets sampled at both points, and the number of other samples.
 
     The delays are a map from a packet's time at the first point to its delay in us.
     """

@@ -13,7 +13,7 @@ PULSE_WINDOW_SHIFT = 5
 
 
 class ClockRange(NamedTuple):
-    """Times that match a ternary table key: their bits under `mask` equal those of `value`."""
+    """Ternary match on a time: the time's bits under `mask` equal those of `value`."""
 
     value: int
     mask: int
@@ -23,9 +23,9 @@ class ClockRange(NamedTuple):
 class Schedule:
     """Blocks of equal length on the common clock of all switches, alternately coloured 0 and 1.
 
-    `block_us` is a power of two, so that a switch computes block number = time >> block_shift. A
-    block is divided into 32 parts, so the minimum is 32. Times are microseconds of the common
-    clock. Raises ValueError.
+    `block_us` is a power of two, at least 32. So a switch computes the block number as time >>
+    block_shift, and can divide a block into 32 parts. Times are microseconds of the common clock.
+    Raises ValueError.
     """
 
     block_us: int
@@ -34,7 +34,7 @@ class Schedule:
         if self.block_us < 1 or self.block_us & (self.block_us - 1):
             raise ValueError(f"block length must be a power of two, got {self.block_us} us")
         if self.block_shift < PULSE_WINDOW_SHIFT:
-            raise ValueError(f"blocks must have 32 us or more, got {self.block_us} us")
+            raise ValueError(f"block length must be at least 32 us, got {self.block_us} us")
 
     @property
     def block_shift(self) -> int:
@@ -50,18 +50,16 @@ class Schedule:
         return block << self.block_shift
 
     def reading_us(self, block: int) -> int:
-        """Return when to read a block's counters: half a block after the switch to the other
-        colour.
+        """Return the time to read a block's counters: half a block after its end.
 
-        This time is equally far from the block's own late packets and from early packets of the
-        next block of this colour (RFC 9341 section 3.1).
+        This time lies in the middle between two blocks of this colour (RFC 9341 section 3.1).
         """
         return self.start_us(block + 1) + self.block_us // 2
 
     def block_of_start(self, start_us: int, near: int) -> int:
         """Return the number of the block that begins at `start_us`, a switch's time modulo 2^48 us.
 
-        Of all such blocks, which are 2^48 us apart, it is the block nearest to block `near`.
+        Such blocks recur every 2^48 us; the result is the one nearest to block `near`.
         """
         turn = 1 << (CLOCK_BITS - self.block_shift)
         ahead = (self.block_at(start_us) - near + turn // 2) % turn - turn // 2
@@ -77,7 +75,7 @@ class Schedule:
         return [ClockRange(quarter << shift, 3 << shift) for quarter in (1, 2)]
 
     def multiplexed_window(self) -> ClockRange:
-        """Return when multiplexed marking sends its pulse: the first 1/32 of each block's second
+        """Return the time for sending a multiplexed pulse: the first 1/32 of each block's second
         half.
         """
         low_bits = self.block_us >> PULSE_WINDOW_SHIFT
@@ -86,12 +84,11 @@ class Schedule:
     def attribute(
         self, time_us: NDArray[np.int64], colour: NDArray[np.integer]
     ) -> NDArray[np.int64]:
-        """Return the block of each packet seen at `time_us` with `colour`: the nearest block of
-        that colour.
+        """Return the block of each packet observed at `time_us` with `colour`.
 
-        A delayed packet may be seen after the end of its block, and with a fast clock it may be
-        marked before the block's start (RFC 8321 section 4.3). Both arguments and the result have
-        shape (n,).
+        It is the nearest block of that colour: a packet may be observed after the end of its block
+        because of its delay, or before the block's start because of a clock error (RFC 8321 section
+        4.3). Both arguments and the result have shape (n,).
         """
         block = time_us >> self.block_shift
         late = (time_us & (self.block_us - 1)) < self.block_us // 2
@@ -105,10 +102,9 @@ def colour_of(block: int) -> int:
 
 
 def guard_us(clock_error_us: float, delay_mean_us: float, delay_sd_us: float) -> float:
-    """Return the guard time d = A + D_avg + 3 D_stddev (RFC 9341 section 5), which must be less
-    than half a block.
+    """Return the guard time d = A + D_avg + 3 D_stddev (RFC 9341 section 5).
 
-    A counter is exact if it is read at least d after the end of its block, and at least d before
-    the next block of its colour begins.
+    It must be less than half a block. A counter is exact if it is read at least d after the end of
+    its block, and at least d before the next block of its colour begins.
     """
     return clock_error_us + delay_mean_us + 3 * delay_sd_us

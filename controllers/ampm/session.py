@@ -1,6 +1,4 @@
-"""Session of a collector with one switch: connects, fills tables, reads; does so again after a
-restart.
-"""
+"""Session of a collector with one switch: connects, fills tables, reads; also after restarts."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -26,13 +24,13 @@ REGISTERS = {
     Record.PULSE: ("pulse", ("block_us", "pulses", "pulse_us", "packets")),
     Record.SAMPLE: ("sample", ("block_us", "samples", "sample_us", "hashes")),
 }
-"""Registers of each record, in the order of readout packets: those of the controls
-`<name>_arrivals` in ingress and `<name>_departures` in egress.
+"""Names of the registers of each record, in the order of readout packets. They are in the controls
+`<name>_arrivals` (ingress) and `<name>_departures` (egress).
 """
 
 CLOCK_ROUNDS = 20  # number of round trips that measure a clock offset
-GOOD_CLOCK_US = 500.0  # under load, more round trips follow until the error is at most this,
-FOUND_CLOCK_US = 2000.0  # or if no bounds are given, at most this
+GOOD_CLOCK_US = 500.0  # further round trips follow until the error is at most this,
+FOUND_CLOCK_US = 2000.0  # or at most this if no bounds are given
 
 
 Counts = dict[tuple[str, int], tuple[int, int]]
@@ -81,7 +79,7 @@ class PlaceSession(Protocol):
 
 
 class Edge(Protocol):
-    """A measuring point that is not a switch; it creates its own session."""
+    """A measuring point that is not a switch. It creates its own session."""
 
     @property
     def name(self) -> str: ...
@@ -93,8 +91,8 @@ class Edge(Protocol):
 class Session:
     """Session with a switch: its table entries, and the cells to read for each colour.
 
-    `observing` are the entries for flows that other switches mark, `marking` the entries for flows
-    that this switch marks. All methods raise SwitchUnreachableError.
+    `observing` are the entries for flows that other switches mark. `marking` are the entries for
+    flows that this switch marks. All methods raise SwitchUnreachableError.
     """
 
     def __init__(
@@ -125,12 +123,12 @@ class Session:
         self._requests: dict[tuple[Cells, bool], p4r.ReadRequest] = {}
         self.ahead_us: tuple[float, float] | None = None  # range found by the last check_clock()
         self._ready = False
-        self._by_packets = False  # registers are read by readout packets; determined in open()
+        self._by_packets = False  # whether readout packets read the registers; set in open()
 
     async def open(self) -> None:
         """Connect, or reconnect after the connection was lost."""
         await self.close()
-        self._by_packets = False  # so that _reads_registers() asks for registers
+        self._by_packets = False  # _reads_registers() then tries to read registers
         with self._reaching():
             await self._open.enter_async_context(self._switch)
             await self._open.enter_async_context(self._readouts)
@@ -144,10 +142,9 @@ class Session:
         await self._open.aclose()
 
     async def fill(self, *, marking: bool) -> None:
-        """Write the switch's missing entries, those of flows that it marks only with `marking`.
-
-        Forwarding entries are written last: otherwise a restarted switch would forward unmarked
-        packets, and the switches after it would count them in a wrong block.
+        """Write the switch's missing entries; write entries for flows that it marks only with
+        `marking`. Forwarding entries are written last. Otherwise a restarted switch would forward
+        unmarked packets, and later switches would count these packets in a wrong block.
         """
         entries = [*schedule_entries(self._schedule, self._offset_us), *self._observing]
         with self._reaching():
@@ -162,8 +159,8 @@ class Session:
         (None: no bounds). Raises ClockError.
         """
         if self._hop.clock_offset_us is None:
-            # Only half of the bound, because a different clock may have the same error in the
-            # opposite direction.
+            # Half of the bound, because another clock may have the same error in the opposite
+            # direction.
             good_us = FOUND_CLOCK_US if bounds is None else bounds.clock_error_us / 2
             with self._reaching():
                 offset_us, self.clock_error_us = await self._readouts.clock_offset(
@@ -171,18 +168,18 @@ class Session:
                 )
             if self.clock_error_us > good_us:
                 raise ClockError(
-                    f"switch {self.name}: its clock offset is known only within "
-                    f"{self.clock_error_us:.0f} us, and {good_us:.0f} us are allowed, half of the "
-                    "bound between two clocks"
+                    f"switch {self.name}: its clock offset has an error of up to "
+                    f"{self.clock_error_us:.0f} us; expected at most {good_us:.0f} us, half of "
+                    f"the bound between two clocks"
                 )
             self._offset_us = round(offset_us) + self._hop.clock_ahead_us
         if bounds is not None:
             await self.check_clock(clock, bounds, CLOCK_ROUNDS)
 
     async def check_clock(self, clock: Clock, bounds: Bounds, rounds: int = 3) -> None:
-        """Raise ClockError if the error of the switch's clock provably exceeds the bound.
-
-        Sets `ahead_us` to the range in which the clock is ahead of `clock`; None: the check failed.
+        """Raise ClockError if the error of the switch's clock certainly exceeds the bound. Sets
+        `ahead_us` to the minimum and maximum by which the clock is ahead of `clock`, or to None if
+        the check failed.
         """
         self.ahead_us = None
         with self._reaching():
@@ -191,8 +188,8 @@ class Session:
         found_us = abs(ahead_us) - error_us
         if found_us > bounds.clock_error_us + RESOLUTION_US:
             raise ClockError(
-                f"switch {self.name}: its clock is off by {found_us:.0f} us or more, "
-                f"and {bounds.clock_error_us:.0f} us are allowed"
+                f"switch {self.name}: its clock error is at least {found_us:.0f} us, which "
+                f"exceeds the bound of {bounds.clock_error_us:.0f} us"
             )
         self.ahead_us = ahead_us - error_us, ahead_us + error_us
 
@@ -229,12 +226,14 @@ class Session:
         if not has_entries:
             return None
         for place, (a, b, c, d, e, f, g, h) in registers.items():
-            # time 0 means that the clock was not read
+            # time 0: the clock was not read
             reading.registers[place] = Readout(0, (a, b, c, d), (e, f, g, h))
         return reading
 
     def _request(self, cells: Cells) -> p4r.ReadRequest:
-        """Return a request for all cells and for the entries that every watching switch has."""
+        """Return a request for all cells, and for the table entries that show whether the tables
+        are filled.
+        """
         if (cells, self._by_packets) in self._requests:
             return self._requests[cells, self._by_packets]
         entities = [p4r.Entity(table_entry=p4r.TableEntry(table_id=self._slots_id))]
@@ -270,4 +269,4 @@ class Session:
             yield
         except (fy.P4ClientError, ReadoutTimeoutError, grpc.aio.UsageError) as error:
             reason = error.message if isinstance(error, fy.P4ClientError) else error
-            raise SwitchUnreachableError(f"switch {self.name} does not answer: {reason}") from error
+            raise SwitchUnreachableError(f"switch {self.name} no response: {reason}") from error

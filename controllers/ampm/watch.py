@@ -18,7 +18,7 @@ from controllers.readout import CLOCK_BITS
 from telemark.errors import TestbedError
 
 NUMBER_BITS = 16
-"""Width of a flow number, in watch.p4."""
+"""Width of a flow number in bits, as in watch.p4."""
 
 
 class LimitError(TestbedError):
@@ -27,8 +27,8 @@ class LimitError(TestbedError):
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of a domain: the maximum difference between two clocks (A of RFC 9341 section 5) and
-    the maximum delay of a path (D), in microseconds.
+    """Bounds of a domain, in microseconds: the maximum difference between two clocks (A of RFC 9341
+    section 5), and the maximum delay of a path (D).
     """
 
     clock_error_us: float = 0
@@ -36,8 +36,8 @@ class Bounds:
 
     @property
     def guard_us(self) -> float:
-        """Return the guard time: packets of a block arrive at most this long after its end, and
-        packets of the next block at most this long before it.
+        """Return the guard time. Packets of a block arrive at most this long after its end; packets
+        of the next block arrive at most this long before its start.
         """
         return self.clock_error_us + self.delay_us
 
@@ -53,7 +53,9 @@ class Method(IntFlag):
 
 
 def check_limits(methods: Method, schedule: Schedule, bounds: Bounds) -> None:
-    """Raise LimitError unless every block will be exact (docs/reference/alternate-marking.md)."""
+    """Raise LimitError unless the limits guarantee exact blocks
+    (docs/reference/alternate-marking.md).
+    """
     if Method.MULTIPLEXED in methods:
         law, limit_us = "L/4 - L/32", schedule.block_us * 7 / 32
     elif Method.STEP in methods:
@@ -65,9 +67,9 @@ def check_limits(methods: Method, schedule: Schedule, bounds: Bounds) -> None:
         factor = limit_us / schedule.block_us
         needed_us = 1 << math.floor(math.log2(total_us / factor) + 1)
         raise LimitError(
-            f"{_name(methods)} is exact only while A + D < {law}: here clock error + delay are "
-            f"{total_us:.0f} us, and {law} is {limit_us:.0f} us for blocks of L = "
-            f"{schedule.block_us} us; take blocks of {needed_us} us or more"
+            f"{_name(methods)} is exact only if A + D < {law}: clock error + delay are "
+            f"{total_us:.0f} us, but {law} is {limit_us:.0f} us for blocks of L = "
+            f"{schedule.block_us} us; use blocks of at least {needed_us} us"
         )
 
 
@@ -140,14 +142,14 @@ class WatchedFlow:
         if len(versions) > 1:
             return f"{self.src_addr} and {self.dst_addr} are of different versions of IP"
         if versions == {4} and self.flow_mon_id is not None:
-            return "IPv4 has no AltMark option; leave flow_mon_id open"
+            return "IPv4 has no AltMark option; set flow_mon_id=None"
         if versions == {6} and (self.flow_mon_id is None or not 0 <= self.flow_mon_id < 1 << 20):
             return "an IPv6 flow needs a flow_mon_id of 20 bits (RFC 9343)"
         if self.tunnel is not None:
             if self.flow_mon_id is None:
                 return "only IPv6 packets go through a tunnel"
             if any(ip_network(end).prefixlen < 128 for end in self.tunnel):
-                return f"{self.tunnel} is not from one IPv6 address to another"
+                return f"{self.tunnel}: expected two IPv6 addresses"
         return ""
 
     def _key_problem(self) -> str:
@@ -156,15 +158,15 @@ class WatchedFlow:
         if self.flow_mon_id is None:
             return ""
         if self.dscp:
-            return "an IPv6 flow keeps its DSCP; leave it open"
+            return "dscp does not apply to IPv6 flows; do not set it"
         if self.tunnel is None:
             if (self.protocol, self.src_port, self.dst_port) != (None, None, None):
                 return (
-                    "an IPv6 flow is known by its FlowMonID and its addresses; leave protocol and "
-                    "ports open, or give a tunnel"
+                    "an IPv6 flow without a tunnel is identified by FlowMonID and addresses; set "
+                    "no protocol and ports, or set a tunnel"
                 )
             if any(network.num_addresses > 1 for network in self.networks):
-                return "an IPv6 flow without a tunnel goes from one address to one address"
+                return "an IPv6 flow without a tunnel needs single addresses, not prefixes"
         return ""
 
 
@@ -178,8 +180,8 @@ def check_distinct(flows: Iterable[WatchedFlow]) -> None:
         other = by_key.setdefault(flow.key, flow)
         if other is not flow:
             raise TestbedError(
-                f"flows {other.number} and {flow.number} are of the same packets: make their "
-                "addresses, protocols or ports differ, or their FlowMonIDs"
+                f"flows {other.number} and {flow.number} match the same packets; use different "
+                f"addresses, protocols, ports or FlowMonIDs"
             )
         by_number[flow.number] = flow
 
@@ -207,25 +209,25 @@ def check_paths(flows: Mapping[WatchedFlow, Sequence[Named]]) -> None:
         names = [hop.name for hop in path]
         if len(set(names)) < len(names):
             raise TestbedError(
-                f"flow {flow.number}: its path {', '.join(names)} has a switch twice, which counts "
-                "a packet once; end the path before, or watch the rest from another switch"
+                f"flow {flow.number}: its path {', '.join(names)} contains a switch twice, which "
+                f"would count a packet only once; shorten the path"
             )
         if flow.tunnel and names:
             key = names[0], flow.networks, flow.protocol, flow.src_port, flow.dst_port
             other = entering.setdefault(key, flow)
             if other is not flow:
                 raise TestbedError(
-                    f"flows {other.number} and {flow.number} are of the same packets at "
-                    f"{names[0]}: make their addresses, protocols or ports differ"
+                    f"flows {other.number} and {flow.number} match the same packets at "
+                    f"{names[0]}; use different addresses, protocols or ports"
                 )
 
 
 def _method_problem(methods: Method) -> str:
-    """Return the reason why these methods cannot mark the same packet."""
+    """Return why these methods cannot be combined; an empty string if they can."""
     if not methods:
-        return "it has no method; give at least one"
+        return "no marking method; set at least one"
     if Method.MULTIPLEXED in methods and methods & Method.DOUBLE:
-        return "multiplexed marking uses its one bit for step and pulse; remove step and pulse"
+        return "multiplexed marking includes step and pulse; remove step and pulse"
     if Method.HASHED in methods and not methods & (Method.STEP | Method.MULTIPLEXED):
         return "hashed sampling needs a colour; add step or multiplexed marking"
     return ""
@@ -235,9 +237,9 @@ def _method_problem(methods: Method) -> str:
 class Hop:
     """One switch of a path, with its connection.
 
-    `entries` are other entries that its tables need, such as forwarding entries. `clock_offset_us`
-    is added to the switch's clock to get the common clock (None: measured by readouts).
-    `clock_ahead_us` is an additional, artificial clock error.
+    `entries` are other entries that its tables need, such as forwarding entries. The switch's clock
+    plus `clock_offset_us` is the common clock (None: measured by readouts). `clock_ahead_us` is an
+    additional, artificial clock error.
     """
 
     switch: fy.Switch
@@ -291,21 +293,21 @@ def watch_at(path: Sequence[Named], name: str, flow: WatchedFlow) -> Watch:
     Raises TestbedError if its path has only one point.
     """
     if len(path) < 2:
-        raise TestbedError(f"flow {flow.number}: a path has a first and a last switch, two or more")
+        raise TestbedError(f"flow {flow.number}: its path needs at least two switches")
     return Watch(flow, is_first=name == path[0].name, is_last=name == path[-1].name)
 
 
 def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
     """Return the entry for one switch.
 
-    Raises TestbedError if the flow number exceeds its capacity.
+    Raises TestbedError if the flow number exceeds the switch's capacity.
     """
     flow, first, last = watch
     room = hop.switch.p4info.counters["arrivals"].size // 2
     if not 0 <= flow.number < room:
         raise TestbedError(
-            f"flow {flow.number}: switch {hop.name} has room for flows 0 to {room - 1} "
-            "(AMPM_FLOWS in p4src/ampm/watch.p4)"
+            f"flow {flow.number}: switch {hop.name} supports only flows 0 to {room - 1} "
+            f"(AMPM_FLOWS in p4src/ampm/watch.p4)"
         )
     watched = {"flow": flow.number, "methods": int(flow.methods)}
     if flow.tunnel is not None and first:
@@ -332,5 +334,7 @@ def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
 def _entry(
     table: str, flow: WatchedFlow, names: tuple[str, str], action: fy.P4TableAction
 ) -> fy.P4TableEntry:
-    """Return the entry that matches these fields; `names`: header and protocol in the program."""
+    """Return the entry that matches the flow; `names` are the header and the protocol in the
+    program.
+    """
     return fy.P4TableEntry(table, match=match(flow, *names), priority=flow.priority, action=action)

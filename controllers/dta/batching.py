@@ -4,8 +4,8 @@
     ...                                      # like other stores: see translator
     await flush_lists(switch, 1, lists)      # write incomplete batches
 
-All stores of a translator share its registers. Each store uses the registers from `first` on, and
-their ranges must not overlap.
+All stores of a translator share its registers. Each store uses a range of registers that starts at
+`first`. The ranges must not overlap.
 """
 
 import asyncio
@@ -32,8 +32,9 @@ _LIST_STATE = 8  # readout record of p4src/dta/append.p4
 
 @dataclass(frozen=True)
 class ListStore:
-    """Stores Appends to lists 0 to `lists` - 1, with `entries_each` entries per batch and `batches`
-    batches per ring.
+    """Store for Appends to lists 0 to `lists` - 1.
+
+    A batch has `entries_each` entries, and a ring has `batches` batches.
 
     Raises ValueError for invalid parameters.
     """
@@ -80,7 +81,7 @@ class ListStore:
 
 @dataclass(frozen=True)
 class PostcardStore:
-    """Stores Postcards; each session has `slots` chunks, a power of two.
+    """Store for Postcards; each session has `slots` chunks, a power of two.
 
     Incomplete paths share `rows` rows of the translator's cache, a power of two. Raises ValueError
     for invalid parameters.
@@ -116,8 +117,9 @@ class PostcardStore:
 
 @dataclass(frozen=True)
 class SketchStore:
-    """Stores columns of sketches 0 to `sketches` - 1; each column is the sum over `reporters`
-    reporters.
+    """Store for columns of sketches 0 to `sketches` - 1.
+
+    A column is the sum of the columns of `reporters` reporters.
 
     `columns` is a multiple of 8. The reporters must be tracked. Raises ValueError for invalid
     parameters.
@@ -180,18 +182,19 @@ async def flush_columns(switch: fy.Switch, service: int, store: SketchStore, ske
 async def restart_list(
     switch: fy.Switch, store: ListStore, number: int, *, batch_number: int, slot: int
 ) -> None:
-    """Resume a list at the end of its ring in memory: see head() of collectors.dta.append.
+    """Resume a list at the position that head() of collectors.dta.append returns.
 
-    This is needed after a restart of the switch; otherwise the switch starts with the first batch,
-    which readers do not expect.
+    Call this after a restart of the switch. Otherwise the switch starts with the first batch, which
+    readers do not expect.
     """
     async with Readouts(switch) as readouts:
         await readouts.write(_LIST_STATE, store.first + number, batch_number - 1, slot)
 
 
 async def _ask(switch: fy.Switch, record: int, service: int, whose: Iterable[int]) -> None:
-    """Send packet-outs in small groups, so that collectors keep up; packet-outs are not
-    acknowledged.
+    """Send packet-outs in small groups with pauses.
+
+    Packet-outs are not acknowledged, so a collector must be able to keep up.
     """
     for count, number in enumerate(whose, 1):
         index = service << 24 | number
@@ -212,5 +215,5 @@ def _written(session: QueuePair, needed: int) -> str:
 
 def _check_registers(where: str, first: int, count: int, most: int) -> None:
     if first < 0 or count < 1 or first + count > most:
-        raise ValueError(f"{where}: registers {first} to {first + count - 1}: expected some of 0 "
-                         f"to {most - 1}")  # fmt: skip
+        raise ValueError(f"{where}: registers {first} to {first + count - 1}: expected numbers "
+                         f"from 0 to {most - 1}")  # fmt: skip

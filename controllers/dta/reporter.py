@@ -4,7 +4,7 @@
     async with connections(net) as switches:
         await configure(net, switches, {"s1": reporter})
 
-Reports go to collectors' addresses; the translator on the path intercepts them (its services).
+A report is addressed to a collector. The translator on the path intercepts it (see Service).
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,10 +31,10 @@ _KINDS = 16  # number of counters per translator
 class Reporter(Sender):
     """A switch that reports all watched flows that pass it: see Sender.
 
-    `node_id` is in the flows' records and postcards. A flow that was idle for `idle_us` is reported
-    as new. With `routes` the switch is a router, and forwards by MAC address only to translators
-    and reporters. Changes that trigger a report of `data` also trigger postcards. Raises ValueError
-    for invalid parameters.
+    `node_id` identifies the switch in records and postcards. A flow counts as new after it was idle
+    for `idle_us`. With `routes` the switch is a router; it then forwards by MAC address only to
+    translators and reporters. A change that triggers a report of `data` also triggers a postcard.
+    Raises ValueError for invalid parameters.
     """
 
     data: Data | None = None
@@ -78,9 +78,11 @@ class Reporter(Sender):
 
 @dataclass(frozen=True)
 class State:
-    """State that a reporter keeps for one translator: the sequence number of its next report, the
-    number of requested reports that had left the ring, and the number of those that exceeded the
-    budget for resending, which new reports increase.
+    """State of a reporter for one translator.
+
+    `next` is the sequence number of the next report. `left` is the number of requested reports that
+    were no longer in the ring. `unpaid` is the number of requested reports that exceeded the budget
+    for resending; each new report increases the budget.
     """
 
     next: int
@@ -91,7 +93,7 @@ class State:
 async def configure(
     net: Network, switches: Mapping[str, fy.Switch], reporters: Mapping[str, Reporter]
 ) -> None:
-    """Fill the tables of reporters and restart their numbering; ignore other switches.
+    """Fill the tables of reporters and reset their sequence numbers; ignore other switches.
 
     Raises TestbedError and finsy's P4ClientError.
     """
@@ -123,7 +125,7 @@ async def state(switch: fy.Switch, translator: int = 1) -> State:
 
 
 def _ways(net: Network, switch: str, reporter: Reporter) -> list[fy.P4TableEntry]:
-    """Return the forwarding entries for the packets of hosts and for reports."""
+    """Return the forwarding entries for packets of hosts and for reports."""
     if reporter.routes is None:
         return forwarding_entries(net, switch)
     return [

@@ -1,4 +1,4 @@
-"""Common base of both senders of DTA reports: reporters and INT sinks."""
+"""Base class of the two senders of DTA reports: reporters and INT sinks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -23,19 +23,18 @@ from telemark.network import Network
 from telemark.topology.routes import next_hops
 
 MAX_TRANSLATORS = 15
-NUMBERS = 1 << 16  # of reporters
+NUMBERS = 1 << 16  # of reporter numbers
 STATE = 1  # readout record of p4src/dta/reporter_ring.p4
-_SESSIONS = 400  # number of the clone session for the first translator
+_SESSIONS = 400  # clone session for the first translator
 
 
 @dataclass(frozen=True)
 class Sender(ABC):
     """A switch that reports flows to translators.
 
-    `address` is the switch's own address, and `number` the reporter number in its reports.
-    `translators` are the hosts to whose addresses reports are sent, numbered from 1; each flow uses
-    one of them. `key_node` is a part of the key of each flow. Raises ValueError for invalid
-    parameters.
+    `address` is the switch's own address. `number` is the reporter number in its reports.
+    `translators` are the hosts to which reports are addressed, numbered from 1; each flow uses one
+    of them. `key_node` is a part of the key of each flow. Raises ValueError for invalid parameters.
     """
 
     address: str  # IPv4
@@ -59,13 +58,13 @@ class Sender(ABC):
 
     @property
     def reports(self) -> Mapping[ReportKind, Reports | None]:
-        """Return the configuration of each supported kind of report; None: not configured."""
+        """Return the configuration of each supported kind of report (None: not configured)."""
         return {ReportKind.START: self.started, ReportKind.POSTCARD: self.postcards}
 
     @property
     @abstractmethod
     def plans(self) -> Sequence[str]:
-        """Return the full names of the controls that plan reports in its program."""
+        """Return the full names of the controls in the switch's program that plan reports."""
 
     def entries(self) -> list[fy.P4TableEntry]:
         """Return the table entries for the switch's flows and reports."""
@@ -86,21 +85,21 @@ class Sender(ABC):
         enabled = {want: reports for want, reports in self.reports.items() if reports is not None}
         for flow in self.flows:
             if missing := flow.wanted & ~sum(enabled, start=ReportKind(0)):
-                return (f"of flow {flow.src_addr} -> {flow.dst_addr} {missing!r} is wanted, but "
-                        "its reports are not configured")  # fmt: skip
+                return (f"flow {flow.src_addr} -> {flow.dst_addr} wants {missing!r}, but these "
+                        f"reports are not configured")  # fmt: skip
         for reports in enabled.values():
             if isinstance(reports, EventList) and not (
                 1 <= reports.translator <= len(self.translators)
             ):
-                return f"{reports}: it has {len(self.translators)} translators"
+                return f"{reports}: expected a translator from 1 to {len(self.translators)}"
         return ""
 
 
 async def begin(net: Network, switch: fy.Switch, sender: Sender) -> list[fy.P4TableEntry]:
-    """Make the switch's clone sessions, restart its numbering, and return entries for translators'
-    addresses.
+    """Make the switch's clone sessions and reset its sequence numbers.
 
-    Raises TestbedError and finsy's P4ClientError.
+    Returns the table entries with translators' addresses. Raises TestbedError and finsy's
+    P4ClientError.
     """
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch.name)
     ports = [net.port(switch.name, ways[host][0]) for host in sender.translators]
@@ -121,7 +120,7 @@ def ways_to_senders(
     macs = [sender.mac for sender in senders.values()]
     if len({*macs}) < len(macs):
         addresses = [sender.address for sender in senders.values()]
-        raise TestbedError(f"reporters with the addresses {addresses}: expected each once")
+        raise TestbedError(f"reporters with addresses {addresses}: expected different addresses")
     found = []
     for name, sender in senders.items():
         if name != switch:

@@ -5,7 +5,7 @@
     async with connections(net) as switches:
         await configure(net, switches, Domain("h3", [watched]), {"s5": sink})
 
-Packets of these flows cause no INT reports; the rest of the domain works as without DTA sinks.
+Packets of these flows cause no INT reports. Other flows of the domain are reported as usual.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,12 +26,12 @@ INSTRUCTIONS = Instruction.NODE_ID
 
 @dataclass(frozen=True)
 class Sink(Sender):
-    """An INT sink that reports the paths of flows that leave the domain there: see Sender.
+    """An INT sink that reports the paths of flows that leave the domain at this switch: see Sender.
 
-    Flows are matched as they are outside the domain, without INT marks. A path is reported when it
-    is new or has changed, when the flow's queue reaches the congestion threshold, and again after
-    `period_us`. `started` is the list of new flows, and `moved` the list of flows whose path has
-    changed. Raises ValueError for invalid parameters.
+    The watch list matches packets without INT marks, as outside the domain. A path is reported when
+    it is new or has changed, when the flow's queue reaches the congestion threshold, and again
+    after `period_us`. `started` is the list of new flows; `moved` is the list of flows whose path
+    has changed. Raises ValueError for invalid parameters.
     """
 
     data: Paths | None = None
@@ -64,10 +64,10 @@ async def configure(
     net: Network, switches: Mapping[str, fy.Switch], domain: Domain, sinks: Mapping[str, Sink],
     clock_offsets_us: Mapping[str, int] | None = None,
 ) -> None:  # fmt: skip
-    """Fill the tables of all switches of a domain, and restart the numbering of reports.
+    """Fill the tables of all switches of a domain, and reset the sequence numbers of reports.
 
-    `sinks` run p4src/dta/int_sink.p4, other switches the INT program; for `clock_offsets_us` see
-    controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
+    `sinks` run p4src/dta/int_sink.p4, other switches run the INT program. For `clock_offsets_us`
+    see controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
     """
 
     async def of_sinks(switch: fy.Switch) -> Sequence[fy.P4TableEntry]:

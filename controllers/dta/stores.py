@@ -14,27 +14,27 @@ COUNTER_BYTES = 8
 
 
 class Store(Protocol):
-    """Destination of a primitive's reports: one session, or several chosen by key hash."""
+    """Destination of a primitive's reports: one session, or several sessions selected by a key
+    hash.
+    """
 
     @property
     def sessions(self) -> range: ...
 
     @property
     def registers(self) -> tuple[str, range]:
-        """Name and range of the translator's registers that only this store uses."""
+        """Name and range of the translator's registers that belong to this store."""
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
-        """Return the store's table entries in the translator; `service` is the number of its
-        service.
-        """
+        """Return the store's table entries in the translator; `service` is the service number."""
 
     def problem_of(self, session: QueuePair) -> str:
-        """Return a message if one of the sessions is unsuitable, otherwise an empty string."""
+        """Return an error message if a session is unsuitable, otherwise an empty string."""
 
 
 @dataclass(frozen=True)
 class KeyWriteStore:
-    """Stores Key-Writes of `words` words; each session has `slots` slots, a power of two.
+    """Store for Key-Writes of `words` words; each session has `slots` slots, a power of two.
 
     A checksum has 8 to 31 bits. Raises ValueError for invalid parameters.
     """
@@ -80,7 +80,7 @@ class KeyWriteStore:
 
 @dataclass(frozen=True)
 class CounterStore:
-    """Stores Key-Increments in rows of `slots` counters, a power of two; copy n is in row n.
+    """Store for Key-Increments, in rows of `slots` counters (a power of two); copy n is in row n.
 
     Raises ValueError for invalid parameters.
     """
@@ -123,11 +123,11 @@ def check_slots(where: str, slots: int, sessions: range) -> None:
     if slots.bit_count() != 1 or slots > 1 << 31:
         raise ValueError(f"{where}: {slots} slots: expected a power of 2 up to 2^31")
     if not sessions or sessions.step != 1 or sessions[0] < 1 or sessions[-1] > 255:
-        raise ValueError(f"{where}: {sessions}: expected some of the sessions 1 to 255")
+        raise ValueError(f"{where}: {sessions}: expected session numbers from 1 to 255")
 
 
 def too_small(session: QueuePair, needed: int) -> str:
-    """Return a message if the region of a session has less than `needed` bytes."""
+    """Return an error message if the region of a session has less than `needed` bytes."""
     if session.target.length < needed:
-        return f"a region of {session.target.length} bytes: expected {needed} at least"
+        return f"a region of {session.target.length} bytes: expected at least {needed}"
     return ""

@@ -30,13 +30,12 @@ EVENTS = {
 }  # fmt: skip
 """Counters per reporter: kinds of p4src/dta/plan.p4."""
 OUTCOMES = [*EVENTS][:8]
-"""Events of which each report causes exactly one."""
+"""Events that exclude each other; each report causes exactly one of them."""
 
 REPORTERS = 256
 _KINDS = 16  # number of counters per reporter
 _WINDOW = 1024  # number of reports tracked per reporter
-# Readout records of p4src/dta/sequence.p4; a write to the second record clears _CELLS_PER_WRITE
-# cells.
+# Readout records of p4src/dta/sequence.p4. A write to the second clears _CELLS_PER_WRITE cells.
 _REPORTER_STATE, _REPORTER_WINDOW, _CELLS_PER_WRITE = 6, 7, 8
 _NACK_CLONES = 256  # clone session of port 0, for NACKs
 
@@ -63,7 +62,7 @@ class CounterSession(QueuePair):
 
 @dataclass(frozen=True)
 class Service:
-    """A service: reports sent to `address` are written to these stores."""
+    """A service: the translator writes reports to `address` into these stores."""
 
     address: str  # IPv4
     stores: Sequence[Store]
@@ -71,8 +70,9 @@ class Service:
 
 @dataclass(frozen=True)
 class TrackedReporter:
-    """A reporter whose sequence numbers are tracked; `number` is 0 for reports in the prototype's
-    format.
+    """A reporter whose sequence numbers the translator tracks.
+
+    `number` is 0 for reports in the prototype's format.
     """
 
     address: str  # IPv4
@@ -81,7 +81,7 @@ class TrackedReporter:
 
 @dataclass(frozen=True)
 class Rate:
-    """Maximum request rate to the collector of a session; further reports are dropped."""
+    """Maximum request rate of a session; the translator drops reports above this rate."""
 
     session: int
     requests_per_s: float
@@ -92,7 +92,9 @@ class Rate:
         if not 1 <= 1e9 / self.requests_per_s < 1 << 32:
             raise ValueError(f"{where}: {self.requests_per_s:g} requests/s: expected 0.24 to 1e9")
         if not self.burst >= 1 or (self.burst - 1) * 1e9 / self.requests_per_s >= 1 << 32:
-            raise ValueError(f"{where}: a burst of {self.burst}: expected 1 at least, within 4 s")
+            raise ValueError(
+                f"{where}: a burst of {self.burst}: expected at least 1, sent within 4 s"
+            )
 
     def entry(self) -> fy.P4TableEntry:
         """Return the entry of this rate in the table of rates."""
@@ -120,7 +122,7 @@ class Translator:
             numbers = [session.number for session in self.sessions]
             raise ValueError(f"sessions {numbers} of a translator: expected each number once")
         if len(self.reporters) >= REPORTERS:
-            raise ValueError(f"{len(self.reporters)} reporters: expected {REPORTERS - 1} at most")
+            raise ValueError(f"{len(self.reporters)} reporters: expected at most {REPORTERS - 1}")
         for service in self.services:
             for store in service.stores:
                 for number in store.sessions:
@@ -134,7 +136,7 @@ class Translator:
     def _check(address: str, store: Store, session: QueuePair | None, number: int) -> None:
         where = f"service {address}, session {number}"
         if session is None:
-            raise ValueError(f"{where}: its translator has none of this number")
+            raise ValueError(f"{where}: its translator has no such session")
         if problem := store.problem_of(session):
             raise ValueError(f"{where}: {problem}")
 
@@ -146,8 +148,8 @@ class Translator:
             both = range(max(one.start, other.start), min(one.stop, other.stop))
             if kind == other_kind and both:
                 raise ValueError(
-                    f"services {first.address} and {second.address}: both have {kind} {both[0]} to "
-                    f"{both[-1]} of the translator: expected another `first`"
+                    f"services {first.address} and {second.address}: both use {kind} {both[0]} to "
+                    f"{both[-1]} of the translator; change `first`"
                 )
 
     def entries(self) -> list[fy.P4TableEntry]:
@@ -197,8 +199,9 @@ async def configure(
 
 
 async def _make_groups(switch: fy.Switch, session: int, port: int) -> None:
-    """Make the multicast groups for 1 to 8 copies of a session's report; the replica's instance is
-    the copy number.
+    """Make the multicast groups for 1 to 8 copies of a session's report.
+
+    A replica's instance is its copy number.
     """
     for copies in range(1, MAX_COPIES + 1):
         replicas = [(port, copy) for copy in range(copies)]
@@ -208,7 +211,7 @@ async def _make_groups(switch: fy.Switch, session: int, port: int) -> None:
 
 
 async def events(switch: fy.Switch, reporter: int = 0) -> dict[str, int]:
-    """Return the event counts of the translator's nth reporter; 0 means all untracked reporters."""
+    """Return the event counts of a translator's nth reporter; 0 stands for untracked reporters."""
     names = {reporter * _KINDS + kind: name for name, kind in EVENTS.items()}
     wanted = [fy.P4CounterEntry("dta_events", index=index) for index in names]
     # finsy's overloads of read() name a coroutine; it is an async generator.
@@ -217,7 +220,7 @@ async def events(switch: fy.Switch, reporter: int = 0) -> dict[str, int]:
 
 
 async def restart_reporter(switch: fy.Switch, reporter: int, *, sequence: int = 0) -> None:
-    """Accept `sequence` as the next sequence number of the nth reporter; see events()."""
+    """Set the next expected sequence number of the nth reporter; see events()."""
     windows = range(reporter * _WINDOW, (reporter + 1) * _WINDOW, _CELLS_PER_WRITE)
     async with Readouts(switch) as readouts:
         await readouts.write(_REPORTER_STATE, reporter, sequence)

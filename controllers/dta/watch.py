@@ -42,7 +42,7 @@ class Word(enum.IntEnum):
 
 @dataclass(frozen=True)
 class WatchedFlow:
-    """A flow on the watch list: its match key and the wanted reports.
+    """A flow on the watch list: its match key, and the kinds of reports to send.
 
     Addresses may be prefixes, and None matches anything. If a packet matches several flows, the
     most specific one applies. Raises ValueError for invalid parameters.
@@ -58,9 +58,9 @@ class WatchedFlow:
     def __post_init__(self) -> None:
         where = f"watched flow {self.src_addr} -> {self.dst_addr}"
         if {network.version for network in networks(self)} != {4}:
-            raise ValueError(f"{where}: expected addresses of IPv4")
+            raise ValueError(f"{where}: expected IPv4 addresses")
         if not self.wanted:
-            raise ValueError(f"{where}: nothing is wanted of it: expected some of {[*ReportKind]}")
+            raise ValueError(f"{where}: wanted is empty; expected some of {[*ReportKind]}")
 
     def entry(self) -> fy.P4TableEntry:
         """Return the flow's entry in a reporter's watch list."""
@@ -74,8 +74,8 @@ class WatchedFlow:
 class Data:
     """Reports of flow records by Key-Write: `words` words of the record from word `first` on.
 
-    A flow is reported when it is new and when a word in `changes` changes in the bits of its mask.
-    In addition, a sampled fraction `share` of the packets triggers a report. Raises ValueError for
+    A flow is reported when it is new, and when masked bits of a word in `changes` change. In
+    addition, a sampled fraction `share` of the packets triggers a report. Raises ValueError for
     invalid parameters.
     """
 
@@ -91,7 +91,7 @@ class Data:
         if self.words not in KEY_WRITE_WORDS or self.first + self.words > RECORD_WORDS:
             raise ValueError(
                 f"data of {self.words} words from {self.first.name} on: expected one of "
-                f"{KEY_WRITE_WORDS}, of the {RECORD_WORDS} of a record"
+                f"{KEY_WRITE_WORDS} words, within the {RECORD_WORDS} words of a record"
             )
         if not 0 <= self.share <= 1:
             raise ValueError(f"share {self.share}: expected 0 to 1")
@@ -102,11 +102,11 @@ class Data:
 
     @property
     def mask(self) -> int:
-        """Mask over the whole record: a change of these bits triggers a report."""
+        """Mask of the record's bits whose change triggers a report."""
         return sum(mask << 32 * (RECORD_WORDS - 1 - word) for word, mask in self.changes)
 
     def entry(self, plan: str) -> fy.P4TableEntry:
-        """Return the entry that enables these reports in a control that plans reports."""
+        """Return the entry that enables these reports in the control `plan`."""
         return _default(f"{plan}.data_reports", f"{plan}.write_data", redundancy=self.redundancy,
                         words=self.words, **_flags(self))  # fmt: skip
 
@@ -155,11 +155,11 @@ class Counts:
 
 @dataclass(frozen=True)
 class Postcards:
-    """Postcards of a flow at this switch, sent whenever its data would be reported.
+    """Postcards of a flow at this switch; the events that trigger Data trigger a postcard.
 
-    The hop number is the number of routers before this switch, derived from the time to live. The
-    value is the switch's `node_id`. An INT sink knows the whole path and sends the postcards of all
-    hops. Raises ValueError for invalid parameters.
+    The switch derives the hop number (number of routers before this switch) from the TTL. The value
+    is the switch's `node_id`. An INT sink knows the whole path and sends the postcards of all hops.
+    Raises ValueError for invalid parameters.
     """
 
     redundancy: int = 2
@@ -177,9 +177,7 @@ class Postcards:
 
 @dataclass(frozen=True)
 class EventList:
-    """Destination of one kind of events: a list of one of the reporter's translators, which are
-    numbered from 1.
-    """
+    """Destination of one kind of events: a list at the reporter's nth translator, from 1."""
 
     number: int
     translator: int = 1
@@ -187,7 +185,7 @@ class EventList:
     retransmittable: bool = True
 
     def entry(self, plan: str, want: ReportKind) -> fy.P4TableEntry:
-        """Return the entry that appends one kind of events, in a control that plans reports."""
+        """Return the entry that enables Appends of one kind of events in the control `plan`."""
         match = fy.Match({"event": _EVENTS[want]})
         action = fy.Action(f"{plan}.append", translator=self.translator, number=self.number,
                            **_flags(self))  # fmt: skip
@@ -207,7 +205,7 @@ _TABLES = {
 def entries_of(
     plan: str, reports: Mapping[ReportKind, Reports | None]
 ) -> Iterator[fy.P4TableEntry]:
-    """Return the entries that enable these reports in a control; None disables a kind."""
+    """Return the entries that enable these reports in the control `plan`; None disables a kind."""
     for want, how in reports.items():
         if isinstance(how, EventList):
             yield how.entry(plan, want)

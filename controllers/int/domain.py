@@ -26,7 +26,9 @@ from telemark.topology.links import of_ends
 from telemark.topology.routes import Route, next_hops
 
 More = Callable[[fy.Switch], Awaitable[Sequence[fy.P4TableEntry]]]
-"""Prepares a switch whose program extends INT's, and returns its additional table entries."""
+"""Function that prepares a switch whose program extends the INT program, and returns the additional
+table entries.
+"""
 
 REPORT_PORT = 32766
 SESSION = 500  # REPORT_SESSION in p4src/int/report.p4
@@ -38,7 +40,7 @@ EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not und
 
 @dataclass(frozen=True)
 class Changes:
-    """Reports of a flow only after a change, and once every 2^`period_shift` us.
+    """Limits the reports of a flow to changes, and one report every 2^`period_shift` us.
 
     A change is a different ingress or egress port, a different number of hops on the stack, or a
     hop latency in a different interval of 2^`latency_shift` us.
@@ -50,7 +52,9 @@ class Changes:
     def parameters(self) -> dict[str, int]:
         """Return the parameters of the action report_changes. Raises ValueError."""
         if not (0 <= self.latency_shift <= 32 and 0 <= self.period_shift <= CLOCK_BITS):
-            raise ValueError(f"{self}: expected shifts of 0 to 32, and of 0 to {CLOCK_BITS}")
+            raise ValueError(
+                f"{self}: expected latency_shift 0 to 32, period_shift 0 to {CLOCK_BITS}"
+            )
         return {
             "latency_mask": (1 << 32) - (1 << self.latency_shift),
             "time_mask": (1 << CLOCK_BITS) - (1 << self.period_shift),
@@ -75,13 +79,14 @@ class QueueReports:
 class Domain:
     """Watched flows, and the destination of reports.
 
-    `collector` is a host, which receives reports at UDP port `port`. `mtu_bytes` is the MTU of
-    links between switches, where INT makes packets longer. All sampled packets of watched flows are
-    reported, or only `changes`. `drops` is the metadata in drop reports in addition to the drop
-    reason. Packets that are `denied` are dropped. Switches with `routes` are routers, and forward
-    by MAC address only to the collector. Drops at full queues are reported if switches deflect them
-    (`--deflect-on-drop` of minip4). With `grouping`, a datagram carries several reports, and
-    switches run p4src/int/grouped.p4 with a CPU port (connection.cpu_ports).
+    `collector` is a host that receives reports at UDP port `port`. `mtu_bytes` is the MTU of links
+    between switches, where INT makes packets longer. With `changes`, only changes are reported;
+    otherwise all sampled packets of watched flows. `drops` is the metadata in drop reports in
+    addition to the drop reason. Switches drop packets that are `denied`. Switches with `routes` are
+    routers, and forward by MAC address only to the collector. Drops at full queues are reported
+    only if switches deflect them (`--deflect-on-drop` of minip4). With `grouping`, a datagram
+    carries several reports; switches then run p4src/int/grouped.p4 with a CPU port
+    (connection.cpu_ports).
     """
 
     collector: str
@@ -102,8 +107,8 @@ async def configure(
 ) -> None:  # fmt: skip
     """Fill the tables of all switches, and make their clone sessions.
 
-    `clock_offsets_us` is added to the clock of each switch (Readouts.clock_offset); default: 0.
-    `more` configures programs that extend the INT program. Raises TestbedError and finsy's
+    `clock_offsets_us` maps each switch to the offset of its clock (Readouts.clock_offset); default:
+    0. `more` configures programs that extend the INT program. Raises TestbedError and finsy's
     P4ClientError.
     """
     offsets_us = clock_offsets_us or {}
@@ -165,8 +170,9 @@ def entries(
 
 
 async def _clone_reports(net: Network, switch: fy.Switch, domain: Domain) -> None:
-    """Make the clone session of a switch's reports; it clones to the port towards the collector, or
-    to the recirculation port for grouping.
+    """Make the clone session of a switch's reports.
+
+    Its port leads to the collector; with grouping, it is the recirculation port.
     """
     port = CPU_PORT if domain.grouping else _port_to_collector(net, switch.name, domain)
     session = fy.P4CloneSessionEntry(SESSION, replicas=[port])
@@ -198,9 +204,7 @@ def _forwarding_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4
 
 
 def _port_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
-    """Return entries that give each port's MTU and rate, and whether it is at the edge of the
-    domain.
-    """
+    """Return entries with each port's MTU and rate, which also mark the domain's edge ports."""
     found, rates_bps = [], _rates_bps(net.topo, switch)
     for name in net.neighbours(switch):
         port = net.port(switch, name)
@@ -228,9 +232,7 @@ def _queue_entry(port: int, reports: QueueReports) -> fy.P4TableEntry:
 
 
 def _millionths_per_byte(rate_bps: float | None) -> int:
-    """Return the utilisation that one byte adds, in millionths times 2^32; 0 if the rate is
-    unknown.
-    """
+    """Return the utilisation of one byte, in millionths times 2^32; 0 if the rate is unknown."""
     if not rate_bps:
         return 0
     window_bytes = rate_bps * WINDOW_US / 8e6

@@ -1,4 +1,4 @@
-"""Edge programs on hosts of an INT domain, which report the same flows as its switches (INT-XD)."""
+"""Edge programs on the hosts of an INT domain; they report the same flows as switches (INT-XD)."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -20,15 +20,14 @@ def edge_node_id(net: Network, host: str) -> int:
 def postcard_edges(
     net: Network, hosts: Mapping[str, str], domain: Domain, opened: ExitStack
 ) -> dict[str, PostcardEdge]:
-    """Open edge programs at the hosts' interfaces towards switches, with the configuration of
-    `domain`.
+    """Open edge programs with the configuration of `domain` at the hosts' interfaces.
 
-    `opened` closes them. They report each sampled packet of exported flows (Mode.EXPORT). They
-    exist only in real time. Raises TestbedError.
+    `opened` closes them. They report each sampled packet of flows with Mode.EXPORT. Works only in
+    real time. Raises TestbedError.
     """
     if domain.changes is not None or domain.grouping is not None:
-        raise TestbedError("hosts' edges report each sampled packet in its own datagram: "
-                           "expected a domain without changes and grouping")  # fmt: skip
+        raise TestbedError("edge programs send one datagram per sampled packet; use a domain "
+                           "without changes and grouping")  # fmt: skip
     flows = {_key(flow): _fields(flow) for flow in domain.flows if flow.mode is Mode.EXPORT}
     collector = net.host(domain.collector).IP(), domain.port
     edges = {}

@@ -1,4 +1,4 @@
-"""Grouping of several reports in one datagram, by switches that run p4src/int/grouped.p4.
+"""Grouping of several reports in one datagram; the switches run p4src/int/grouped.p4.
 
     domain = Domain("h3", flows, grouping=Grouping(reports=8))
     ...
@@ -22,8 +22,8 @@ _FLUSH_GROUP = 0xFFFF  # in p4src/int/grouping.p4
 _LONGEST_WORDS = 63  # maximum length of a waiting report
 _HEADER_BYTES = 20 + 8 + 8  # IPv4, UDP, group header
 # Maximum growth, in words, of a packet that collects other reports: 1,024 bytes in minip4, 512
-# bytes in bmv2. The report that completes a group counts, too, and may be longer than the reported
-# packet was.
+# bytes in bmv2. This includes the report that completes a group, because it may be longer than the
+# reported packet.
 _WORDS, _BMV2_WORDS = 240, 63
 
 
@@ -31,13 +31,13 @@ _WORDS, _BMV2_WORDS = 240, 63
 class Grouping:
     """At most `reports` reports per datagram.
 
-    The first report of a group waits for at least `wait_us` unless the group is full; the next
-    report after that time completes the group. Switches have no timer: see flush_every(). Raises
-    ValueError for invalid parameters.
+    A group is sent when it is full, or at the first report later than `wait_us` after the first
+    report of the group. Switches have no timer: see flush_every(). Raises ValueError for invalid
+    parameters.
     """
 
     reports: int = MOST_REPORTS
-    # half of the time for which the collector waits for all reports of a packet
+    # half of the time that the collector waits for all reports of a packet
     wait_us: int = 50_000
 
     def __post_init__(self) -> None:
@@ -62,7 +62,7 @@ async def flush(switches: Iterable[fy.Switch]) -> None:
 
 
 async def flush_every(switches: Iterable[fy.Switch], period_s: float) -> None:
-    """Flush periodically until cancelled; this replaces the timer that switches lack."""
+    """Flush periodically until cancelled, because switches have no timer."""
     switches = list(switches)
     while True:
         await asyncio.sleep(period_s)

@@ -39,7 +39,7 @@ class Mode(Enum):
 
 
 class Mark(IntEnum):
-    """Mark by which switches detect INT in a packet (docs/reference/int.md); one per domain."""
+    """Mark that indicates INT in a packet (docs/reference/int.md); one per domain."""
 
     DSCP = 0
     PORT = 1
@@ -53,9 +53,9 @@ class WatchedFlow:
 
     Addresses may be prefixes, and None matches anything. If a packet matches several flows, the
     most specific one applies. `max_hops` is the maximum number of switches that push metadata,
-    including the source. A fraction `share` of the packets is sampled; all switches sample the same
-    packets, because they use the same hash. `sources` are the switches that embed INT (None:
-    switches with a host whose address matches `src_addr`).
+    including the source. Switches sample a fraction `share` of the packets. They use the same hash,
+    so they sample the same packets. `sources` are the switches that embed INT (None: switches with
+    a host whose address matches `src_addr`).
 
     Raises ValueError for invalid parameters.
     """
@@ -80,15 +80,15 @@ class WatchedFlow:
     def _problem(self) -> str:
         src, dst = networks(self)
         if src.version != dst.version:
-            return "the addresses are of different versions of IP"
+            return "the addresses have different IP versions"
         if not 1 <= self.max_hops <= 255:
             return f"max_hops {self.max_hops}: expected 1 to 255"
         if not 0 < self.share <= 1:
-            return f"share {self.share}: expected more than 0, and 1 at most"
+            return f"share {self.share}: expected more than 0 and at most 1"
         if not 0 <= self.instructions <= 0xFFFF:
             return f"instructions {self.instructions:#x}: expected 16 bits"
         if self.mark is Mark.PORT and self.protocol != UDP:
-            return "Mark.PORT rewrites UDP's port: give protocol=17 or use Mark.NEW_UDP"
+            return "Mark.PORT rewrites the UDP port; set protocol=17 or use Mark.NEW_UDP"
         return ""
 
     def is_at(self, net: Network, switch: str) -> bool:
@@ -100,8 +100,8 @@ class WatchedFlow:
         hosts = [h for h in net.topo.hosts() if _is_in(net.host(h).IP(), self.src_addr)]
         if not hosts:
             raise TestbedError(
-                f"no host has an address of {self.src_addr}: give in `sources` the switches "
-                "where the flow enters"
+                f"no host has an address in {self.src_addr}; set `sources` to the switches where "
+                f"the flow enters"
             )
         return any(host in net.neighbours(switch) for host in hosts)
 
@@ -132,11 +132,11 @@ def _is_in(address: str, prefix: str) -> bool:
 
 @dataclass(frozen=True)
 class Denied:
-    """IPv4 packets that switches drop; their drop reports give the reason "access list".
+    """IPv4 packets that switches drop; the drop reports contain the reason "access list".
 
     Addresses may be prefixes, and None matches anything. The key matches packets between switches,
-    where INT may have replaced the original port. `switches` are the switches that drop these
-    packets (None: all). Raises ValueError for invalid parameters.
+    where INT may have replaced the port. `switches` are the switches that drop these packets (None:
+    all). Raises ValueError for invalid parameters.
     """
 
     src_addr: str = "0.0.0.0/0"
@@ -148,16 +148,14 @@ class Denied:
 
     def __post_init__(self) -> None:
         if any(network.version != 4 for network in networks(self)):
-            raise ValueError(
-                f"denied {self.src_addr} -> {self.dst_addr}: expected addresses of IPv4"
-            )
+            raise ValueError(f"denied {self.src_addr} -> {self.dst_addr}: expected IPv4 addresses")
 
     def is_at(self, switch: str) -> bool:
         """Return whether a switch has this entry on its access list."""
         return self.switches is None or switch in self.switches
 
     def entry(self) -> fy.P4TableEntry:
-        """Return its entry in a switch's access list."""
+        """Return the entry of a switch's access list."""
         return fy.P4TableEntry(
             "access_list", match=match(self, "ipv4", "protocol"), priority=known_bits(self) + 1,
             action=fy.Action("deny"),

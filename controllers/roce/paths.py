@@ -6,7 +6,7 @@
     async with connections(net) as switches:
         await configure(net, switches, Domain("h3", [flow]), {"s5": sink})
 
-Recorded packets cause no INT reports; the rest of the domain works as without recording sinks.
+Recorded packets cause no INT reports. Other packets of the domain are reported as usual.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ INSTRUCTIONS = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY 
 
 @dataclass(frozen=True)
 class Sink(Recording):
-    """See Recording. Flows are matched as they are outside the domain, without INT marks."""
+    """See Recording. The watch list matches packets without INT marks, as outside the domain."""
 
     def _contents(self) -> Sequence[Content]:
         return (Content.PATHS, Content.COUNTERS)
@@ -40,8 +40,8 @@ async def configure(
 ) -> None:  # fmt: skip
     """Fill the tables of all switches, and start the sessions.
 
-    `sinks` run p4src/roce/int_sink.p4, other switches the INT program; for `clock_offsets_us` see
-    controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
+    `sinks` run p4src/roce/int_sink.p4, other switches run the INT program. For `clock_offsets_us`
+    see controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
     """
     writers = {name: sink.sessions for name, sink in sinks.items()}
     check_macs(writers)

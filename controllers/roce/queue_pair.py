@@ -1,6 +1,6 @@
 """Session of a switch with a queue pair of a collector; P4: p4src/roce/.
 
-Subclasses of QueuePair define what the switch writes, and to which location in the region.
+Subclasses of QueuePair define the data that the switch writes, and the location in the region.
 """
 
 import enum
@@ -45,9 +45,7 @@ class Target(Protocol):
 
 
 def mac_of(peer: Peer) -> str:
-    """Return the MAC address of a switch as a peer, made unique by the last bytes of its IP
-    address.
-    """
+    """Return the MAC address of a switch as a peer, derived from its IP address."""
     low = int(ip_address(peer.address)) & 0xFFFFFFFF
     return "06:00:" + ":".join(f"{byte:02x}" for byte in low.to_bytes(4, "big"))
 
@@ -57,8 +55,8 @@ class QueuePair(ABC):
     """A session with the collector at `host`.
 
     `number`, 1 to 255, is unique among the queue pairs that a switch writes to. One of `ack_every`
-    requests (a power of 2) asks for an ACK. After `patience` requests without any response, the
-    switch asks the collector for the expected PSN (0: never).
+    requests (a power of 2) requests an ACK. After `patience` requests without any response, the
+    switch requests the expected PSN from the collector (0: never).
 
     Raises ValueError for invalid parameters.
     """
@@ -79,11 +77,11 @@ class QueuePair(ABC):
     @property
     @abstractmethod
     def has_atomics(self) -> bool:
-        """Whether the session uses RDMA FETCH ADD instead of RDMA WRITE."""
+        """True if the session uses RDMA FETCH ADD instead of RDMA WRITE."""
 
     @property
     def slots(self) -> int:
-        """Number of slots of the ring in which the PSN determines the slot; 0 means no ring."""
+        """Number of slots of the ring; the PSN determines the slot (0: no ring)."""
         return 0
 
     @property
@@ -93,12 +91,12 @@ class QueuePair(ABC):
 
     @property
     def is_reliable(self) -> bool:
-        """Whether the collector acknowledges."""
+        """True if the collector acknowledges requests."""
         return self.target.transport.name == "RC"
 
     def entries(self, collector_mac: str) -> list[fy.P4TableEntry]:
-        """Return the table entries; `collector_mac` may be the MAC address of the next router
-        instead.
+        """Return the table entries; `collector_mac` is the MAC address of the collector or next
+        router.
         """
         number = fy.Match({"session": self.number})
         return [
@@ -112,7 +110,7 @@ class QueuePair(ABC):
         if self.version == 1:
             gids = {"src_gid": _gid(self.peer.address), "dst_gid": _gid(self.target.address)}
             return fy.Action("over_v1", **macs, **gids)
-        source_port = 0xC000 | self.number  # ports from 0xC000 on carry a flow's entropy (A17.4.6)
+        source_port = 0xC000 | self.number  # ports from 0xC000 on are for flow entropy (A17.4.6)
         over = "over_v2" if ip_address(self.peer.address).version == 4 else "over_v2_ipv6"
         return fy.Action(over, **macs, src_addr=self.peer.address,
                          dst_addr=self.target.address, src_port=source_port)  # fmt: skip
@@ -141,29 +139,29 @@ class QueuePair(ABC):
         return fy.P4TableEntry("answers", match=fy.Match(key), action=action)
 
     def _problem(self) -> str:
-        """Return a message if the region is unsuitable, otherwise an empty string."""
+        """Return an error message if the region is unsuitable, otherwise an empty string."""
         return ""
 
     def _problem_of_queue_pair(self) -> str:
         if not 1 <= self.number < SESSIONS:
             return f"expected numbers 1 to {SESSIONS - 1}"
         if self.version not in (1, 2):
-            return f"version {self.version} of RoCE: expected 1 or 2"
+            return f"RoCE version {self.version}: expected 1 or 2"
         here, there = (ip_address(end.address) for end in (self.peer, self.target))
         if self.version == 2 and here.version != there.version:
-            return f"{here} and {there}: expected addresses of one version of IP"
+            return f"{here} and {there}: expected addresses of one IP version"
         if problem := not_a_period("ack_every", self.ack_every):
             return problem
         if 0 < self.patience < 2 * self.ack_every and not self.has_atomics:
-            return (f"patience {self.patience}: expected 0, or twice ack_every ({self.ack_every}) "
-                    "at least: or it asks while all is well")  # fmt: skip
+            return (f"patience {self.patience}: expected 0, or at least twice ack_every "
+                    f"({self.ack_every})")  # fmt: skip
         if self.has_atomics and not self.is_reliable:
             return "counters need a reliable connection: UC has no atomics"
         return ""
 
 
 def not_a_period(what: str, every: int) -> str:
-    """Return a message if `every` is not a valid period for selection by a bit mask."""
+    """Return an error message if `every` is not a power of two that fits a bit mask."""
     if every.bit_count() != 1 or every > 1 << 24:
         return f"{what} {every}: expected a power of 2 up to 2^24"
     return ""

@@ -15,21 +15,19 @@ EVENTS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed",
           "out of region")  # fmt: skip
 """Event counters of a session, in the order of p4src/roce/session.p4."""
 ANSWERS = ("acked", "naked", "not ready", "refused", "damaged")
-"""Events of which each answer causes exactly one."""
+"""Events that exclude each other; each response causes exactly one of them."""
 
 _KINDS = 16  # number of counters per session
 # Readout records of p4src/roce/session.p4.
 _SESSION, _PSN = 1, 5
 
 Writers = Mapping[str, Sequence[QueuePair]]
-"""Writing switches, by name, and their sessions."""
+"""Map from each writing switch to its sessions."""
 
 
 @dataclass(frozen=True)
 class State:
-    """State of a session in its switch: PSN and slot of the next record, number of records known to
-    be lost.
-    """
+    """State of a session in its switch: PSN and slot of the next record, number of lost records."""
 
     psn: int
     slot: int
@@ -54,13 +52,13 @@ def port_of(net: Network, switch: fy.Switch, session: QueuePair) -> int:
 async def replace(
     switch: fy.Switch, entry: fy.P4CloneSessionEntry | fy.P4MulticastGroupEntry
 ) -> None:
-    """Insert an entry, replacing an entry of an earlier controller."""
+    """Insert an entry; first delete an entry of an earlier controller."""
     await switch.delete([entry], strict=False)
     await switch.insert([entry])
 
 
 async def restart(switch: fy.Switch, session: QueuePair, *, psn: int, slot: int = 0) -> None:
-    """Restart a session: its next record has this PSN and goes to this slot.
+    """Restart a session: its next record has this PSN and is written to this slot.
 
     Raises ReadoutTimeoutError.
     """
@@ -69,7 +67,7 @@ async def restart(switch: fy.Switch, session: QueuePair, *, psn: int, slot: int 
 
 
 async def set_psn(switch: fy.Switch, session: QueuePair, psn: int) -> None:
-    """Change the PSN of a session's next record, and nothing else. Raises ReadoutTimeoutError."""
+    """Change only the PSN of a session's next record. Raises ReadoutTimeoutError."""
     async with Readouts(switch) as readouts:
         await readouts.write(_PSN, session.number, psn)
 
@@ -99,16 +97,17 @@ async def state(switch: fy.Switch, session: QueuePair) -> State:
 
 
 def check_macs(writers: Writers) -> None:
-    """Raise TestbedError if two switches have the same MAC address, since responses would be
-    misrouted.
+    """Raise TestbedError if two switches have the same MAC address.
+
+    Responses would go to the wrong switch.
     """
     owners: dict[str, str] = {}
     for name, sessions in writers.items():
         for session in sessions:
             if (other := owners.setdefault(session.mac, name)) != name:
                 raise TestbedError(
-                    f"{other} and {name}: sessions of both have the MAC address {session.mac}: "
-                    "expected addresses whose last four bytes differ"
+                    f"{other} and {name}: sessions of both have the MAC address {session.mac}; "
+                    f"use addresses whose last four bytes differ"
                 )
 
 

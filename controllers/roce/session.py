@@ -5,8 +5,8 @@
     async with connections(net) as switches:
         await configure(net, switches, {"s1": Reporter([session], [RecordedFlow(...)])})
 
-A session starts at the first slot of the ring, with the PSN that was set when its peer was
-connected. After a restart of the collector or the switch, restart() restarts the session.
+A session starts at the first slot of the ring, with the PSN from the connection setup. After a
+restart of the collector or the switch, call restart().
 """
 
 import asyncio
@@ -47,7 +47,7 @@ CONTENTS = (None, Content.FLOWS, Content.FLOWS_AND_HOPS, Content.PATHS)
 class Session(QueuePair):
     """A session whose region holds packet records in a ring, or counters.
 
-    One of `immediate_every` records carries the number of its slot as immediate value (0: none). A
+    One of `immediate_every` records has an immediate value, the number of its slot (0: none). A
     slot has `stride` bytes (0: the size of a record).
 
     Raises ValueError for invalid parameters.
@@ -89,13 +89,16 @@ class Session(QueuePair):
         if self.target.path_mtu < record_bytes:
             return f"path MTU {self.target.path_mtu}: records have {record_bytes} bytes"
         if length < record_bytes:
-            return f"a region of {length} bytes: expected {record_bytes} at least"
+            return f"a region of {length} bytes: expected at least {record_bytes}"
         if not record_bytes <= self.slot_bytes < 1 << 16:
             return f"stride {self.stride}: expected {record_bytes} to 65535"
         if self.slots >= 1 << 31:
             return f"{self.slots} slots: expected less than 2^31"
         if self.content is not Content.COUNTERS and self.immediate_every > self.slots:
-            return f"immediate_every {self.immediate_every}: a ring of {self.slots} slots has none"
+            return (
+                f"immediate_every {self.immediate_every}: expected at most {self.slots}, the "
+                f"number of slots"
+            )
         return ""
 
 
@@ -116,12 +119,14 @@ class Recording:
         for flow in self.flows:
             if not {*flow.sessions} <= {*numbers}:
                 where = f"recorded flow {flow.src_addr} -> {flow.dst_addr}"
-                raise ValueError(f"{where}: {flow.sessions}, and its switch has {numbers}")
+                raise ValueError(
+                    f"{where}: {flow.sessions}: expected some of the switch's sessions {numbers}"
+                )
         for session in self.sessions:
             if session.content not in self._contents():
                 known = ", ".join(content.name for content in self._contents())
                 raise ValueError(f"session {session.number} with {session.host}: "
-                                 f"{session.content.name}: its switch writes {known}")  # fmt: skip
+                                 f"{session.content.name}: expected one of {known}")  # fmt: skip
 
     def entries(self, net: Network) -> list[fy.P4TableEntry]:
         """Return the table entries of sessions and flows."""
@@ -138,7 +143,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Reporter(Recording):
-    """See Recording; for a switch that runs p4src/roce/roce.p4."""
+    """See Recording; the switch runs p4src/roce/roce.p4."""
 
     node_id: int = 0
     clock_offset_us: int = 0

@@ -9,7 +9,7 @@ from controllers.flow_keys import known_bits, match, networks
 
 
 class RecordAction(Enum):
-    """What a switch does with a watched packet; the values are actions of the watch list."""
+    """Action of a switch on a watched packet; the values are actions of the watch list."""
 
     RECORD = "record"
     PACKET = "count_packet"  # adds 1 to a counter of the region
@@ -18,11 +18,11 @@ class RecordAction(Enum):
 
 @dataclass(frozen=True)
 class RecordedFlow:
-    """A flow whose packets are recorded, each in one session of the switch.
+    """A flow whose packets the switch records; each packet is recorded in one session.
 
     Addresses may be prefixes, and None matches anything. If a packet matches several flows, the
-    most specific one applies. `sessions` are consecutive session numbers, over which a hash
-    distributes flows. `cell` is the index of the counter in the region that packets increment.
+    most specific one applies. `sessions` are consecutive session numbers; a hash distributes flows
+    over them. `cell` is the index of the region's counter that the packets increment.
 
     Raises ValueError for invalid parameters.
     """
@@ -40,12 +40,12 @@ class RecordedFlow:
         src, dst = networks(self)
         where = f"recorded flow {self.src_addr} -> {self.dst_addr}"
         if src.version != dst.version:
-            raise ValueError(f"{where}: the addresses are of different versions of IP")
+            raise ValueError(f"{where}: the addresses have different IP versions")
         numbers = self.sessions
         if not numbers or numbers.step != 1 or numbers[0] < 1 or numbers[-1] > 255:
-            raise ValueError(f"{where}: {self.sessions}: expected some of the sessions 1 to 255")
+            raise ValueError(f"{where}: {self.sessions}: expected session numbers from 1 to 255")
         if self.what is not RecordAction.RECORD and len(self.sessions) != 1:
-            raise ValueError(f"{where}: counters are in one session: got {self.sessions}")
+            raise ValueError(f"{where}: expected one session for counters, got {self.sessions}")
 
     def entry(self) -> fy.P4TableEntry:
         """Return the flow's entry in a switch's watch list."""

@@ -1,8 +1,8 @@
 """Start a Direct Telemetry Access (DTA) system from one file, and query it.
 
 FILE (JSON) describes reporters, translators and collectors. The command starts the system, sends
-the reports and flows of its load, queries its stores and stops it. --ask queries the stores of a
-finished run, or of a run that is still up, from another terminal.
+its reports and flows, queries its stores and stops it. With --ask, the command queries the stores
+of a finished run, or of a run in another terminal.
 """
 
 import argparse
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE", help="the system")
     parser.add_argument(
         "--ask", nargs=3, action="append", metavar=("COLLECTOR", "STORE", "KEY"),
-        help="query a store of the last run in --out for a key, flow or list; starts no run",
+        help="query a store of the last run in --out for a key, flow or list; do not start a run",
     )  # fmt: skip
     parser.add_argument(
         "--out", type=folder, metavar="DIR",
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Return the exit status: 0 when done, whatever the answers are; 2 for an error in the file."""
+    """Run the command; return the exit status: 0 on success, 2 for an error in the file."""
     options.out = (options.out or cli.RESULTS / "dta" / options.file.stem).absolute()
     try:
         if options.time == "virtual" and options.interactive:

@@ -23,7 +23,7 @@ from telemark.topology.links import PROPERTIES
 from telemark.traffic.flows import Flow
 
 MOST = (1 << 64) - 1
-Link: TypeAlias = tuple[str, str, Mapping[str, Any]]  # two nodes, and the properties of their link
+Link: TypeAlias = tuple[str, str, Mapping[str, Any]]  # two nodes, and their link's properties
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Configuration:
 
     @property
     def nodes(self) -> list[str]:
-        """Names of all nodes, without duplicates."""
+        """Names of all nodes."""
         return [*dict.fromkeys(node for link in self.links for node in link[:2])]
 
     @property
@@ -134,7 +134,7 @@ def _links(document: Document) -> list[Link]:
     for each in document.entries():
         if len(each.entries()) not in (2, 3):
             each.wrong(
-                'two nodes, as ["h1", "s1"], and what their link is like, as {"delay_us": 5}'
+                'two nodes such as ["h1", "s1"], and link properties such as {"delay_us": 5}'
             )
         first, second, *rest = each.entries()
         for node in (first, second):
@@ -160,7 +160,7 @@ def _store(document: Document) -> Kept:
     of_limits = {key: found.pop(key) for key in limits if key in found}
     del found["primitive"]
     made = document.make(kind, **found)
-    # Make the store once, so that errors are reported with their location in this file.
+    # Make the store here, so that error messages contain the location in this file.
     document.make(lambda: made.area("", 0).store(range(1, 2)))
     return Kept(made, **of_limits)
 
@@ -207,7 +207,7 @@ def _data(document: Document) -> Data:
     def changes(each: Document) -> tuple[tuple[Word, int], ...]:
         for name in each.mapping():
             if name not in words:
-                each.wrong(f"some of {', '.join(words)}, with a mask each")
+                each.wrong(f"a mask for each of some of {', '.join(words)}")
         return tuple((words[name], mask.natural((1 << 32) - 1)) for name, mask in each.items())
 
     fields = fields_of(Data, first=lambda each: each.one_of(words), changes=changes)
@@ -273,10 +273,10 @@ def _questions(document: Document) -> list[Question]:
 
 
 def _keys(document: Document) -> list[str]:
-    """Convert keys, which may be text or numbers."""
+    """Convert keys, which may be strings or numbers."""
     for each in document.entries():
         if not isinstance(each.value, str | int):
-            each.wrong("a text or a number")
+            each.wrong("a string or a number")
     return [str(each.value) for each in document.entries()]
 
 
@@ -290,7 +290,7 @@ def _check_places(document: Document, made: Configuration) -> None:
     ):  # fmt: skip
         for name in getattr(made, part):
             if name not in wanted:
-                document[part][name].wrong(f"{name} to be {what} that a link leads to: {wanted}")
+                document[part][name].wrong(f"{name} to be {what} with a link, one of {wanted}")
     for name in made.reporters:
         if name in made.translators:
             document["reporters"][name].wrong("another switch: this one is a translator")
@@ -304,7 +304,7 @@ def _check_places(document: Document, made: Configuration) -> None:
                 place[end].wrong(f"one of {', '.join(hosts)}")
     for host in hosts:
         if (count := sum(host in link[:2] for link in made.links)) != 1:
-            document["links"].wrong(f"one link of host {host}, and not {count}")
+            document["links"].wrong(f"one link of host {host}, not {count}")
 
 
 def _check_translators(document: Document, made: Configuration) -> None:
@@ -326,7 +326,10 @@ def _check_translators(document: Document, made: Configuration) -> None:
                 place.wrong(f"some of the collectors {', '.join(made.collectors)}")
         ways = [made.translator_of(to) for to in reporter.translators]
         if len({*ways}) < len(ways):
-            place.wrong("collectors of different translators: each counts a reporter's reports")
+            place.wrong(
+                "collectors of different translators, since each translator tracks the "
+                "reporter's reports"
+            )
 
 
 def _check_reports(document: Document, made: Configuration) -> None:
@@ -339,7 +342,9 @@ def _check_reports(document: Document, made: Configuration) -> None:
             if (isinstance(kept.kind, KeyIncrements) and isinstance(sender.load, Load)
                     and KINDS["key-increment"][0] in sender.load.mix
                     and sender.load.redundancy > kept.kind.rows):  # fmt: skip
-                place.wrong(f"a redundancy of {kept.kind.rows} at most, the rows of {store}")
+                place.wrong(
+                    f"a redundancy of at most {kept.kind.rows}, the number of rows of {store}"
+                )
     for question, place in zip(made.questions,
                                document["questions"].entries() if made.questions else [],
                                strict=True):  # fmt: skip

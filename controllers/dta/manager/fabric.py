@@ -1,4 +1,4 @@
-"""Memory of a collector, and the parameters that a translator needs to write to it.
+"""Memory of a collector, and the sessions and service through which a translator writes to it.
 
 h2 = collector("h2", "10.0.0.2", [Area(slot(1), SLOTS, partial(KeyWriteStore, 1, SLOTS))], folder)
 translator = Translator(h2.sessions, [h2.service])
@@ -22,10 +22,10 @@ FIRST_PSN = 0xFFFF00  # close to 2^24, so that every run tests the wrap-around
 
 @dataclass(frozen=True)
 class Area:
-    """Memory of a collector, and the store whose reports it holds.
+    """Memory area of a collector, and its store.
 
-    `store` makes the store for given sessions. `file` is the name of the memory's file in a folder;
-    None means that the area has no file.
+    `store` makes the store for given sessions. `file` is the name of the memory's file in a folder
+    (None: no file).
     """
 
     record: np.dtype[Any]
@@ -50,8 +50,8 @@ def collector(
 ) -> Collector:  # fmt: skip
     """Make a collector for a host with this IPv4 address; each area has its own session.
 
-    `switch_address` is the address of the translator, which numbers its sessions from
-    `first_session` on. Raises ValueError for invalid stores.
+    `switch_address` is the address of the translator. Session numbers start at `first_session`.
+    Raises ValueError for invalid stores.
     """
     numbers = range(first_session, first_session + len(areas))
     peers = [Peer(switch_address, qpn=0x10 + number, psn=FIRST_PSN) for number in numbers]

@@ -135,9 +135,9 @@ async def _events(
 async def _consumed(
     counted: Sequence[Row], built: System, switches: Mapping[str, fy.Switch]
 ) -> dict[str, int]:
-    """Return for each translator the frames that its program received, minus those that it sent.
+    """Return, per translator, the number of frames its program received minus those it sent.
 
-    `counted` are the events before the stores were flushed, since a flush counts as a report.
+    `counted` are the event counts before the stores were flushed, since a flush counts as a report.
     """
     found = {}
     for name, place in built.translators.items():
@@ -153,9 +153,9 @@ async def _consumed(
 def reject_bmv2_drops(
     counters: Mapping[str, Mapping[str, Any]], consumed: Mapping[str, int]
 ) -> None:
-    """Raise InvalidRunError if a translator's bmv2 dropped frames; bmv2 does not count them.
+    """Raise InvalidRunError if a translator's bmv2 dropped frames, which bmv2 does not count.
 
-    `consumed`: frames that each translator's program received, minus those that it sent.
+    `consumed`: see _consumed().
     """
     for name, count in consumed.items():
         inner = counters[name].get("inner")  # minip4 has no such counters
@@ -175,14 +175,16 @@ def open_memories(made: Configuration, folder: Path) -> dict[tuple[str, str], Me
         for store, kept in stores.items():
             path = folder / file_of(host, store)
             if not path.is_file():
-                raise TestbedError(f"no store {path}: expected a store file of a run in --out")
+                raise TestbedError(
+                    f"{path}: no such store file; run the system with this --out first"
+                )
             area = kept.kind.area(path.name, 0)
             found[host, store] = Region(area.record, area.count, path).records
     return found
 
 
 def _print_answers(made: Configuration, memories: Mapping[tuple[str, str], Memory]) -> None:
-    """Query all reports that generators sent, and print the answers of each store."""
+    """Query each store for all sent reports, and print how many answers are right."""
     rows = []
     for host, stores in made.collectors.items():
         loads = [each.load for each in made.generators.values() if each.to == host]
@@ -195,8 +197,8 @@ def _print_answers(made: Configuration, memories: Mapping[tuple[str, str], Memor
             if answers is not None and answers.asked:
                 rows.append((host, store, *answers))
     if rows:
-        columns = ("collector", "store", "asked", "right", "other", "empty")
-        CONSOLE.print(table("What was reported, and is found", columns, rows))
+        columns = ("collector", "store", "queries", "right", "wrong", "not found")
+        CONSOLE.print(table("Queries for all reported keys", columns, rows))
 
 
 def answer_questions(made: Configuration, memories: Mapping[tuple[str, str], Memory]) -> list[str]:

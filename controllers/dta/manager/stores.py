@@ -27,12 +27,12 @@ from controllers.dta.watch import NODES, flow_key
 from telemark.errors import TestbedError
 
 Memory = NDArray[Any]  # records of a memory area
-# loads that generators send to the collector, with the fields of their reports
+# loads for the collector, and the fields of their reports
 Reported = Iterable[tuple[Load, ReportFields]]
 
 _PROTOCOLS = {"tcp": 6, "udp": 17}
 _FLOW = re.compile(r"([\d.]+):(\d+)-([\d.]+):(\d+)/(\w+)(?:@(\d+))?")
-_KEY = "a number of up to 128 bits, or a flow as 10.0.0.1:1000-10.0.0.2:5000/udp"
+_KEY = "a number of up to 128 bits, or a flow such as 10.0.0.1:1000-10.0.0.2:5000/udp"
 _SHOWN = 8  # maximum number of list entries shown
 
 
@@ -48,7 +48,7 @@ class Answers(NamedTuple):
 class StoreKind(ABC):
     """A store of one primitive. Raises ValueError for invalid parameters."""
 
-    registers = 0  # number of the translator's registers that the store uses alone
+    registers = 0  # number of the translator's registers that only this store uses
 
     @abstractmethod
     def area(self, file: str, first: int) -> Area:
@@ -56,11 +56,11 @@ class StoreKind(ABC):
 
     @abstractmethod
     def judge(self, memory: Memory, reported: Reported) -> Answers | None:
-        """Query everything that was reported; return None if the right answers are unknown."""
+        """Query all reported keys; return None if the right answers are unknown."""
 
     @abstractmethod
     def answer(self, memory: Memory, asked: str) -> str:
-        """Answer a query for a key or a list as text. Raises TestbedError."""
+        """Return the answer to a query for a key or a list, as text. Raises TestbedError."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,7 @@ class KeyIncrements(StoreKind):
         return Area(COUNTER, self.rows * self.slots, store, CounterSession, file)
 
     def judge(self, memory: Memory, reported: Reported) -> Answers:
-        """See StoreKind; the right answer is the sum of each key, and larger answers count as
-        other.
-        """
+        """See StoreKind; the right answer is the sum of each key."""
         counts = []
         for load, said in reported:
             sent = said.key[said.opcode == Op.KEY_INCREMENT]
@@ -127,7 +125,7 @@ class KeyIncrements(StoreKind):
     def answer(self, memory: Memory, asked: str) -> str:
         """See StoreKind."""
         sums = Counters(memory, self.rows).estimate(_key(asked), self.copies)
-        return f"{sums[0]} at most"
+        return f"at most {sums[0]}"
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ class Appends(StoreKind):
         return ListStore(self.entries, self.batches, self.lists, sessions[0], first)
 
     def judge(self, memory: Memory, reported: Reported) -> Answers:
-        """See StoreKind; compares each entry that is still in its ring with the reported entry."""
+        """See StoreKind; compares all entries in the rings with the reported entries."""
         sent: Counter[tuple[int, int]] = Counter()
         for _, said in reported:
             chosen = said.opcode == Op.APPEND
@@ -180,7 +178,7 @@ class Appends(StoreKind):
 
 @dataclass(frozen=True)
 class Postcarding(StoreKind):
-    """Postcarding; the values that hops report are less than `values`."""
+    """Postcarding; hops report values from 0 to `values` - 1."""
 
     slots: int
     rows: int = 4096
@@ -254,7 +252,7 @@ class SketchMerges(StoreKind):
             raise TestbedError(f"a sketch of {self.columns} columns: expected a power of two")
         sketches = memory.reshape(self.sketches, self.columns)
         sums = [str(estimate(read(columns), _key(asked))[0]) for columns in sketches]
-        return f"{', '.join(sums)} at most"
+        return f"at most {', '.join(sums)}"
 
 
 KINDS: dict[str, tuple[Op, type[StoreKind]]] = {
@@ -262,12 +260,13 @@ KINDS: dict[str, tuple[Op, type[StoreKind]]] = {
     "append": (Op.APPEND, Appends), "postcarding": (Op.POSTCARDING, Postcarding),
     "sketch-merge": (Op.SKETCH_MERGE, SketchMerges),
 }  # fmt: skip
-"""Primitives by their names in configurations."""
+"""Map from a primitive's name in the configuration file to its kind of store."""
 
 
 def _last(said: ReportFields, op: Op) -> tuple[Words, NDArray[np.intp]]:
-    """Return the distinct keys, shape (n, 4), of reports with an opcode, and the last report of
-    each key.
+    """Return the distinct keys of reports with an opcode, and the index of each key's last report.
+
+    The keys have shape (n, 4).
     """
     chosen = np.flatnonzero(said.opcode == op)[::-1]
     keys, first = np.unique(said.key[chosen], axis=0, return_index=True)

@@ -1,4 +1,4 @@
-"""The system described by a configuration: topology, and application or program of each node."""
+"""Topology of a DTA system, and the application or P4 program of each node."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,14 +49,16 @@ class System:
 
 
 def system(made: Configuration, folder: Path) -> System:
-    """Make a system with stores as files in `folder`. Raises ValueError for invalid parameters."""
+    """Make a system with store files in `folder`. Raises ValueError for invalid
+    parameters.
+    """
     hosts = addresses(made)
     collectors: dict[str, Collector] = {}
     translators, stores = {}, {}
     for index, (name, names) in enumerate(made.translators.items(), 1):
         sessions: list[QueuePair] = []
         services, rates = [], []
-        # map from kind of store to the number of registers that are in use
+        # map from kind of store to the number of registers already in use
         registers: dict[type, int] = {}
         for host in names:
             areas = []
