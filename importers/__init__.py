@@ -1,1 +1,1 @@
-"""Importers of networks that are described for other tools, run by `telemark run`."""
+"""Importers of network descriptions in the formats of other tools, for `telemark run`."""

@@ -1,4 +1,4 @@
-"""Run a network that is described for another tool: its hosts, links, programs and table entries.
+"""Run a network description of another tool: its hosts, links, programs and table entries.
 
 FILE is a topology.json of p4lang/tutorials, or a p4app.json or NetworkAPI script (.py) of p4-utils.
 The network runs until you type `exit` at Mininet's command line, or until a script of commands
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the network; return an exit status as experiments do.
+    """Run the network; return an exit status with the same meaning as that of experiments.
 
     A failed user command does not change the exit status.
     """
@@ -67,8 +67,8 @@ def run(options: argparse.Namespace) -> int:
             return cli.UNUSABLE
         return cli.start("telemark", options, lambda run: run_network(described, options, run))
     if options.time == "virtual" or options.p4 or options.keep:
-        why = "of p4-utils runs in real time only, and chooses its own programs and output folder"
-        print(f"telemark: error: a script {why}: remove --time virtual, --p4 and --keep",
+        why = "of p4-utils runs only in real time, with its own programs and output folder"
+        print(f"telemark: error: a script {why}; remove --time virtual, --p4 and --keep",
               file=sys.stderr)  # fmt: skip
         return cli.UNUSABLE
     try:
@@ -98,8 +98,8 @@ def _confirm(commands: Sequence[str], options: argparse.Namespace) -> None:
         return
     if not options.yes and not sys.stdin.isatty():
         raise TestbedError(
-            f"{options.file}: has commands to run as root ({len(commands)}), and there is no "
-            "terminal to confirm them; read them and use --yes"
+            f"{options.file}: contains {len(commands)} commands that run as root, but there is no "
+            f"terminal to confirm them; read them and use --yes"
         )
     print(f"{options.file} runs these commands as root:")
     for command in commands:
@@ -111,19 +111,17 @@ def _confirm(commands: Sequence[str], options: argparse.Namespace) -> None:
     except EOFError:
         answer = ""
     if answer.strip().lower() not in ("y", "yes"):
-        raise TestbedError(
-            f"{options.file}: its commands were not confirmed; answer y or use --yes"
-        )
+        raise TestbedError(f"{options.file}: commands not confirmed; answer y or use --yes")
 
 
 def read(path: Path, program: Path | None) -> DescribedNetwork:
-    """Return the network described by a file, optionally with another P4 program.
+    """Read a network description; `program` (None: no) replaces its P4 program.
 
     Raises TestbedError.
     """
     if path.is_dir():
         raise TestbedError(
-            f"{path} is a folder: expected a file in it, such as topology.json or p4app.json"
+            f"{path}: is a folder; pass a file in it, such as topology.json or p4app.json"
         )
     document = Document.load(path)
     if document.get("topology") is not None:

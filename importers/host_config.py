@@ -1,7 +1,7 @@
 """Commands that configure a host's routes and neighbours, interpreted without external tools.
 
-Supports iproute2 and net-tools (`route add default gw ...`, `arp -s ...`), which is often not
-installed today. The settings also apply in virtual time, which has no shell.
+Supports the syntax of iproute2 and of net-tools (`route add default gw ...`, `arp -s ...`), which
+is often not installed. The settings also apply in virtual time, where hosts have no shell.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from telemark.topology.checks import MAC
 
 @dataclass
 class HostSettings:
-    """Settings found in a host's commands, and the commands that were not recognised."""
+    """Settings from a host's commands, and the commands that are not supported."""
 
     gateway: str | None = None
     neighbours: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Described networks: the format-independent result of the readers, and its Mininet topology."""
+"""Network descriptions in a common format, which all readers return, and their Mininet topology."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,10 +17,10 @@ GRPC_PORT = 50051  # TCP port of the first switch, as in the tutorials; device i
 
 
 class TablePopulation(Protocol):
-    """Initial content of a switch, such as a file of table entries."""
+    """Initial state of a switch, such as a file of table entries."""
 
     async def write(self, switch: fy.Switch, net: Network) -> list[str]:
-        """Write the content over P4Runtime; return messages for the user. Raises TestbedError."""
+        """Write the state over P4Runtime; return messages for the user. Raises TestbedError."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Task:
 class Host:
     """A host with one link.
 
-    `neighbours` are static ARP entries: IPv4 addresses and their MAC addresses. `commands` run one
-    after the other in the host's shell as soon as it has started.
+    `neighbours` are static ARP entries: a map from IPv4 to MAC address. `commands` run sequentially
+    in the host's shell after its start.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch and its initial table entries; without them it waits for a controller."""
+    """A switch and its initial table entries; a switch without entries waits for a controller."""
 
     name: str
     device_id: int
@@ -78,12 +78,12 @@ class Link:
 
 @dataclass(frozen=True)
 class DescribedNetwork:
-    """A whole network; `messages` tell the user about converted units and unsupported parts.
+    """A network description; `messages` inform the user of converted units and unsupported parts.
 
-    `scripts` are commands, such as controllers, that run alongside the network. The folder
-    `compiled` receives the programs of switches without table entries, as NAME.json and
-    NAME.p4.p4info.txtpb, since user controllers read them there. Telemark creates `folders`, since
-    user controllers write into them.
+    `scripts` are commands, such as controllers, that run alongside the network. Telemark writes the
+    programs of switches without table entries into the folder `compiled` (NAME.json,
+    NAME.p4.p4info.txtpb), where the user's controllers read them. Telemark also creates `folders`,
+    into which the user's controllers write.
     """
 
     folder: Path  # working directory of host commands; other relative paths are relative to it
@@ -97,7 +97,7 @@ class DescribedNetwork:
 
 
 class DescribedTopo(Topo):
-    """Mininet topology of a described network, with its interface names and static neighbours."""
+    """Mininet topology of a network description, with its interface names and static neighbours."""
 
     def build(self, network: DescribedNetwork) -> None:
         """Build the topology; called by Topo. Raises TestbedError."""
@@ -124,7 +124,7 @@ class DescribedTopo(Topo):
 
 
 def _check_hosts(network: DescribedNetwork) -> None:
-    """Check that each host has one link, since it has only one interface name and address."""
+    """Check that each host has one link, because it has only one interface name and address."""
     ends = Counter(node for link in network.links for node in (link.node1, link.node2))
     for host in network.hosts:
         if ends[host.name] != 1:

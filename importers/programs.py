@@ -13,7 +13,7 @@ def replaced_program(given: Path, names: set[str | None]) -> str | None:
     if len(names) == 1:
         return next(iter(names))
     known = ", ".join(sorted(name or "another one" for name in names))
-    raise TestbedError(f"--p4 {given}: the switches run {known}: expected a file with that name")
+    raise TestbedError(f"--p4 {given}: the switches run {known}; use a file with that name")
 
 
 def find_program(given: Path, folder: Path) -> Path:
@@ -31,9 +31,9 @@ def choose_programs(
 ) -> dict[str, Path]:
     """Return the source of each switch's program. Raises TestbedError.
 
-    `stems` are the program names in the description. A switch without one (None) runs the only
-    program in the folder that no other switch names. `given` replaces the program of the same name,
-    or the only program.
+    `stems` maps each switch to the program name in the description. A switch without a name (None)
+    runs the only program in the folder that is not named by another switch. `given` replaces the
+    program of the same name, or the only program.
     """
     sources: dict[str | None, Path] = {path.stem: path for path in sorted(folder.glob("*.p4"))}
     named = {stem for stem in stems.values() if stem is not None}
@@ -54,8 +54,11 @@ def _default(stems: set[str], named: set[str]) -> str | None:
 
 def _missing(switch: str, name: str | None, folder: Path) -> str:
     if name is not None:
-        return f"switch {switch}: no program {folder / name}.p4: write it, or name one with --p4"
+        return (
+            f"switch {switch}: no program {folder / name}.p4; create it, or select a program "
+            f"with --p4"
+        )
     there = ", ".join(sorted(path.name for path in folder.glob("*.p4")))
     if not there:
-        return f"switch {switch}: no P4 program in {folder}: name one with --p4"
-    return f"switch {switch}: which of {there} in {folder}? Name it with --p4"
+        return f"switch {switch}: no P4 program in {folder}; select a program with --p4"
+    return f"switch {switch}: several programs in {folder} ({there}); select one with --p4"

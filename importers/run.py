@@ -1,4 +1,4 @@
-"""Run of a described network: starts it, fills its switches and runs the user's commands."""
+"""Run of a described network: starts it, fills its switches, and runs the user's commands."""
 
 import argparse
 import dataclasses
@@ -22,7 +22,7 @@ from telemark.session.run import Run
 def run_network(described: DescribedNetwork, options: argparse.Namespace, run: Run) -> int:
     """Run a described network. Returns the exit status; raises TestbedError."""
     if options.commands is not None:
-        script_lines(options.commands)  # report syntax errors before the network starts
+        script_lines(options.commands)  # report errors before the network starts
     for line in described.messages:
         run.progress.say(line)
     if options.time == "real":
@@ -38,8 +38,8 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
     programs = {switch.name: switch.program for switch in described.switches}
     switch_options = {switch.name: switch.options for switch in described.switches}
     with (
-        # The user's commands run inside this block, which checks the scripts at its end. Scripts
-        # that fail later, because the network stops, are not reported.
+        # The user's commands run inside this block. The block reports failed scripts at its end,
+        # before the network stops and causes other failures.
         Network(
             topo, dataclasses.replace(run, interactive=False), program=programs,
             switch_options=switch_options, capture=run.keeps,
@@ -66,7 +66,7 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
 async def fill(net: Network, switch: Switch, run: Run) -> None:
     """Write the initial content of a switch, with messages for the user. Raises TestbedError."""
     if not switch.populations:
-        run.progress.say(f"{switch.name}: no table entries given; it waits for a controller")
+        run.progress.say(f"{switch.name}: no table entries; waiting for a controller")
         return
     async with connection(net, switch.name) as client:
         for population in switch.populations:
@@ -82,7 +82,7 @@ def _set_up(net: Network, host: Host, run: Run, scripts: Scripts, *, is_real: bo
         return
     node = net.host(host.name)
     for command in host.commands:
-        # With eval, an unbalanced quote affects only its own command, not the text that follows.
+        # With eval, an unbalanced quote affects only its own command, not the following text.
         output = node.cmd(f"eval {shlex.quote(command)}").strip()
         # The output may also contain output of background jobs that earlier commands started.
         status = re.search(r"status=(\d+)", node.cmd('echo "status=$?"'))
@@ -95,7 +95,7 @@ def _set_up(net: Network, host: Host, run: Run, scripts: Scripts, *, is_real: bo
 
 
 def _write_compiled(net: Network, described: DescribedNetwork) -> None:
-    """Write programs of switches without table entries into the folder that controllers read."""
+    """Write programs of switches without table entries to the folder that controllers read."""
     waiting = [switch for switch in described.switches if not switch.populations]
     if not waiting or described.compiled is None:
         return
@@ -109,7 +109,7 @@ def _write_compiled(net: Network, described: DescribedNetwork) -> None:
 
 
 def _p4runtime_addresses(switches: Sequence[Switch]) -> str:
-    """Return a message with the P4Runtime addresses of switches that user controllers need."""
+    """Return a message with the P4Runtime addresses of switches, for the user's controllers."""
     places = ", ".join(f"{each.name} 127.0.0.1:{each.grpc_port} (device {each.device_id})"
                        for each in switches)  # fmt: skip
     return f"P4Runtime, in the namespaces of this run: {places}"

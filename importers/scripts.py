@@ -1,4 +1,4 @@
-"""Commands that run alongside a described network: controllers and tasks of hosts."""
+"""Commands that run alongside an imported network: controllers, and tasks of hosts."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -16,10 +16,10 @@ TIMED_OUT = (124, 137)  # exit status of timeout(1), normal for tasks
 class Scripts:
     """Shell commands that run until the end of a `with` block.
 
-    start() and begin() start them in the namespaces of the run; if p4-utils is installed, its
-    Python is first in PATH. The commands are terminated at the end of the block. A failed command
-    is reported with its last line of output. Output goes to files, since nothing would read from a
-    pipe.
+    start() and begin() start the commands in the namespaces of the run. If p4-utils is installed,
+    its Python is first in PATH. The end of the block terminates the commands, and reports each
+    failed command with its last line of output. Output goes to files, because no process would read
+    a pipe.
     """
 
     def __init__(self, commands: Sequence[str], folder: Path, run: Run) -> None:

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from telemark.session.run import Run
 
 PROBE_S = 1.0
-HEADROOM = 2  # probe at twice the rate that the run will use
-SHARES = tuple(2.0**-n for n in range(7))  # fractions of the requested rates that are tried
+HEADROOM = 2  # the probe uses twice the rate of the run
+SHARES = tuple(2.0**-n for n in range(7))  # tested fractions of the requested rates
 MAX_QUEUEING_DELAY_US = 100_000.0  # delays above this value mean that queues grow without bound
 DRAIN_S = 0.5
-# interval and maximum number of polls of the number of frames inside the switches
+# interval and maximum number of polls until no frames are inside the switches
 POLL_NS, MAX_POLLS = 200_000_000, 150
 
 
@@ -39,15 +39,13 @@ class ProbeResult:
 
     @property
     def is_good(self) -> bool:
-        """Whether no packet was lost and no queue kept growing."""
+        """True if no packet was lost and no queue kept growing."""
         return not self.dropped and self.queueing_delay_us < self.max_queueing_delay_us
 
 
 @dataclass(frozen=True)
 class CapacityEstimate:
-    """Fraction of the requested rates that a network sustains, and the queueing delay at these
-    rates.
-    """
+    """Sustained fraction of the requested rates, and the queueing delay at these rates."""
 
     share: float
     queueing_delay_us: float
@@ -64,10 +62,10 @@ class CapacityEstimate:
 
 
 async def probe(net: "Network", flows: Sequence[Flow], run: "Run") -> CapacityEstimate:
-    """Find the fraction of the rates of flows that a network on bmv2 sustains, and report it.
+    """Find the sustained fraction of the flows' rates in a network on bmv2, and report it.
 
-    The tables of the network must be filled. Use the network for nothing else, since packets that
-    the probe loses are missing in its packet accounting. Raises TestbedError if the network does
+    The tables of the network must be filled. Use the network only for the probe, because packets
+    that the probe loses unbalance the packet accounting. Raises TestbedError if the network does
     not sustain the smallest fraction.
     """
     net.expected_drops = [*net.expected_drops, "bmv2"]
@@ -118,10 +116,10 @@ async def probe_program(
 async def _find_share(
     name: str, attempt: Callable[[float], Awaitable[ProbeResult]], run: "Run"
 ) -> CapacityEstimate:
-    """Find the largest fraction whose attempt succeeds, and report it for the network `name`.
+    """Find the largest sustained fraction, and report it for the network `name`.
 
-    `attempt` sends traffic at a multiple of the requested rates, for at most PROBE_S. Raises
-    TestbedError if the smallest fraction fails, too.
+    `attempt(factor)` sends traffic at `factor` times the requested rates, for at most PROBE_S.
+    Raises TestbedError if the smallest fraction fails, too.
     """
     for share in SHARES:
         run.progress.update(f"{name}: probing 1/{1 / share:.0f} of the requested rates")
@@ -139,9 +137,9 @@ async def _find_share(
 
 
 def probe_flow(flow: Flow, factor: float) -> Flow:
-    """Return the flow of a probe, with the same duration (at most one second) and a different rate.
+    """Return the flow of a probe: `factor` times the rate, and a duration of at most one second.
 
-    Flows that would start after the probe's second start immediately.
+    A flow that would start after the end of the probe starts immediately.
     """
     after_s = flow.after_s if flow.after_s < PROBE_S else 0.0
     rate_pps = flow.rate_pps * factor
@@ -161,7 +159,7 @@ async def _send_flows(net: "Network", flows: Sequence[Flow]) -> tuple[int, float
     """Send the flows of a probe; return the packets received, and the queueing delay in us."""
     try:
         async with Traffic(net, flows) as traffic:
-            with take_notes(None):  # an unsustainable rate does not make the run inconclusive
+            with take_notes(None):  # a failed probe does not make the run inconclusive
                 found = await traffic.finish(DRAIN_S)
     except RateError:
         return 0, MAX_QUEUEING_DELAY_US  # the rate is too high
@@ -184,9 +182,7 @@ async def _wait_until_drained(net: "Network", clock: Clock) -> int:
 
 
 def max_queueing_delay_us(records: Iterable[FlowRecord]) -> float:
-    """Return the maximum over all packets of the delay minus the minimum delay of the packet's
-    flow.
-    """
+    """Return the maximum queueing delay: a packet's delay minus the minimum delay of its flow."""
     queueing_us = [0.0]
     for record in records:
         delay_ns = (record.received["received_ns"] - record.received["sent_ns"]).astype(np.int64)
@@ -196,8 +192,6 @@ def max_queueing_delay_us(records: Iterable[FlowRecord]) -> float:
 
 
 def _frames_inside(net: "Network") -> int:
-    """Count the frames that entered a bmv2 and did not leave it, because they are queued or were
-    dropped.
-    """
+    """Return the number of frames that entered a bmv2 but did not leave it (queued or dropped)."""
     counters = [net.switch(name).read_counters()["inner"] for name in net.topo.switches()]
     return sum(counted["into"] - counted["out"] for counted in counters)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from telemark.session.cli import Parser
 
-# Map from subcommand to help text and module, which has add_arguments(parser) and run(args); run()
-# returns the exit status. Modules are imported by name, so that this package does not import
+# Map from subcommand to help text and module. The module has add_arguments(parser) and run(args),
+# which returns the exit status. Modules are imported by name, so that this package does not import
 # packages above it.
 _COMMANDS = {
-    "run": ("importers.cli", "run a network described for p4lang/tutorials or p4-utils"),
+    "run": ("importers.cli", "run a network description of p4lang/tutorials or p4-utils"),
     "dta": (
         "controllers.dta.manager.cli",
         "start, query and stop a DTA system",

@@ -1,6 +1,5 @@
-"""List the dependencies that this machine has or lacks, and how to install missing dependencies.
-
-Then list the experiments that can run on this machine in virtual time, in real time, and on bmv2.
+"""List installed and missing dependencies, and the commands that install missing ones. Then list
+the experiments that can run on this machine in virtual time, in real time, and on bmv2.
 """
 
 import argparse
@@ -41,7 +40,7 @@ class Finding:
     use: str
     found: str  # version or location; "" if missing
     remedy: str
-    needed_for: str = ""  # REAL_TIME or EBPF if all experiments of this kind need the dependency
+    needed_for: str = ""  # REAL_TIME or EBPF if all these experiments need the dependency
 
     @property
     def shown(self) -> str:
@@ -97,9 +96,9 @@ def findings() -> list[Finding]:
 
 
 def availability(experiment: Experiment, missing: Collection[str]) -> list[str]:
-    """Return whether an experiment can run in virtual time, in real time and on bmv2, or why not.
+    """Return "yes", or the reason for "no", for virtual time, real time and bmv2.
 
-    `missing` contains each of REAL_TIME, EBPF and bmv2.PROGRAM that lacks a dependency.
+    `missing` contains those of REAL_TIME, EBPF and bmv2.PROGRAM that lack a dependency.
     """
     real = {REAL_TIME, EBPF} if experiment.is_ebpf else {REAL_TIME}
     settings = {
@@ -150,7 +149,7 @@ def _memory() -> Finding:
 
 
 def _thrift() -> Finding:
-    """Search for bmv2's Thrift API, which most experiments on bmv2 do not need."""
+    """Search for bmv2's Thrift API; most experiments on bmv2 do not need it."""
     use = "queues and registers of bmv2 (--target bmv2)"
     if not bindings.has_thrift():
         return Finding(THRIFT, use, "", "bmv2, built with Thrift")

@@ -10,18 +10,18 @@ IDLE_MACHINE = "reduce the load on the machine"  # tests/rerun_inconclusive.py l
 class TestbedError(Exception):
     """Mistake of the user, or unsuitable environment; exit status 2.
 
-    The message has location, problem and remedy.
+    The message contains location, problem and remedy.
     """
 
-    __test__ = False  # tells pytest that this is not a test class
+    __test__ = False  # not a test class for pytest
 
 
 class InvalidRunError(TestbedError):
     """Inconclusive run, whose measurements are not usable because of `problem`.
 
     In real time, the load on the machine may be the cause, so the exit status is 2 and the message
-    has a remedy. In virtual time, or if hosts rejected malformed frames, it becomes a
-    FailedRunError. Raise it only if the run cannot continue; otherwise call note_invalid(), which
+    contains a remedy. In virtual time, or if hosts rejected malformed frames, the error becomes a
+    FailedRunError. Raise it only if the run cannot continue; otherwise, call note_invalid(), which
     keeps the measurements.
     """
 
@@ -46,9 +46,9 @@ _notes: ContextVar[list[InvalidRunError] | None] = ContextVar("notes", default=N
 
 
 def note_invalid(error: InvalidRunError | str) -> None:
-    """Mark the run as inconclusive and continue; raise the error outside of take_notes().
+    """Mark the run as inconclusive and continue; outside of take_notes(), raise the error.
 
-    A string argument is an abbreviation of InvalidRunError(string).
+    A string stands for InvalidRunError(string).
     """
     notes = _notes.get()
     error = InvalidRunError(error) if isinstance(error, str) else error
@@ -59,7 +59,7 @@ def note_invalid(error: InvalidRunError | str) -> None:
 
 @contextlib.contextmanager
 def take_notes(notes: list[InvalidRunError] | None) -> Iterator[None]:
-    """Let note_invalid() append to a list, or with None let it raise."""
+    """Make note_invalid() append to a list; with None, make it raise the error."""
     token = _notes.set(notes)
     try:
         yield

@@ -1,4 +1,4 @@
-"""JSON input of users, with positions in the file for error messages.
+"""Reader of users' JSON files, with positions in the file for error messages.
 
 `Document.load(path)["hosts"]["h1"]["ip"].text()` returns a string, or raises TestbedError with
 file, position, value and expected value.
@@ -78,16 +78,14 @@ class Document:
             yield key, self._part(f".{key}" if self.where else key, value)
 
     def nodes(self, taken: Collection[str] = ()) -> "dict[str, Document]":
-        """Return an object whose keys are node names; a name in `taken` (names of hosts) is an
-        error.
-        """
+        """Return an object whose keys are node names, but not host names (`taken`)."""
         if len(self.mapping()) > _MAX_NODES:
-            self.wrong(f"at most {_MAX_NODES} nodes, not {len(self.mapping())}")
+            self.wrong(f"at most {_MAX_NODES} nodes, got {len(self.mapping())}")
         for name in self.mapping():
             if not NAME.fullmatch(name):
-                self.wrong(f"{NAMES}, not {json.dumps(name)[:_MAX_SHOWN]}")
+                self.wrong(f"{NAMES}, got {json.dumps(name)[:_MAX_SHOWN]}")
             if name in taken:
-                self.wrong(f"names that are not hosts: {name} is a host")
+                self.wrong(f"names of switches, but {name} is a host")
         return dict(self.items())
 
     def entries(self) -> "list[Document]":
@@ -103,9 +101,7 @@ class Document:
         return self.value
 
     def fields(self, readers: "Readers", required: Collection[str] = ()) -> dict[str, Any]:
-        """Read each member of an object with the reader of its key; keys without a reader are an
-        error.
-        """
+        """Read each member of an object with its key's reader; reject keys without a reader."""
         for key, value in self.items():
             if key not in readers:
                 raise TestbedError(
@@ -136,7 +132,7 @@ class Document:
         return self.value
 
     def natural(self, maximum: int, minimum: int = 0) -> int:
-        """Return a whole number in a range; a string such as "510" is accepted as well."""
+        """Return a whole number in a range; accept a string such as "510", too."""
         value = self.value
         if isinstance(value, str) and value.isdecimal() and len(value) <= _MAX_DIGITS:
             value = int(value)
@@ -159,7 +155,7 @@ class Document:
         return self.value
 
     def file_in(self, folder: Path) -> Path | None:
-        """Return the file that this string names, relative to a folder; None if there is none."""
+        """Return the file with this name, relative to a folder; None if it does not exist."""
         path = folder / self.text()
         with contextlib.suppress(OSError):  # e.g. the name is too long
             if path.is_file():

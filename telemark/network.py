@@ -1,4 +1,4 @@
-"""Network of a run: a Mininet topology with P4 switches, up inside a `with` block."""
+"""Network of a run: a Mininet topology with P4 switches, which runs inside a `with` block."""
 
 import contextlib
 import shutil
@@ -36,14 +36,14 @@ class Network:
 
     `program` is a path, relative to the working directory or to the repository's root, or a mapping
     from switches to paths: `dict.fromkeys(topo.switches(), "router.p4") | {"s1": "source.p4"}`.
-    `defines` are macros for the compiler: `{"ROWS": 1024}`; macros of one switch are below its
-    name: `{"ROWS": 1024, "s1": {"ROLE": 2}}`.
+    `defines` are macros for the compiler: `{"ROWS": 1024}`. The macros of a single switch are a
+    mapping below its name: `{"ROWS": 1024, "s1": {"ROLE": 2}}`.
 
-    Link parameters, `addLink(a, b, delay_us=500, loss_probability=0.01)` or as in Mininet
-    `addLink(a, b, delay="500us", loss=1)` (see telemark.topology.links), apply at the egress port
-    of each end that is a switch: in both directions between two switches, but only towards the host
-    on the link of a host. `params1={...}` and `params2={...}` override them for one direction. Each
-    end has its own pseudo-random generator.
+    Link parameters (telemark.topology.links) are Telemark's, `addLink(a, b, delay_us=500,
+    loss_probability=0.01)`, or Mininet's, `addLink(a, b, delay="500us", loss=1)`. They apply at
+    egress ports of switches: in both directions between two switches, but only towards the host
+    between a switch and a host. `params1={...}` and `params2={...}` override them for one
+    direction. Each end has its own pseudo-random generator.
 
     `mtu_bytes`: MTU of hosts. Switches forward frames of up to 9,216 bytes.
     `control_delay_us`: one-way delay of messages between controllers and switches; only in virtual
@@ -52,7 +52,7 @@ class Network:
     `expected_drops`: drop reasons (telemark.accounting.drops) that cause no warning.
 
     Counters and captures are complete after the `with` block, and exist until the run ends. The
-    run's `--time` selects the backend: Mininet, or virtual time.
+    option `--time` of the run selects the backend: Mininet, or virtual time.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Network:
                     self.command_line()
                 self._finish()
             elif issubclass(kind, Exception):
-                # A rejected frame or a dead switch may be the cause of the exception.
+                # A rejected frame or a dead switch may have caused the exception.
                 self.drop_report.rejected += self.backend.rejected_frames()
                 self.backend.check_alive()
 
@@ -126,7 +126,7 @@ class Network:
 
     @property
     def has_panels(self) -> bool:
-        """Whether each switch is a bmv2 behind a panel (telemark/backends/real/targets/bmv2.py)."""
+        """True if each switch is a bmv2 behind a panel (telemark/backends/real/targets/bmv2.py)."""
         return self._run.target == "bmv2"
 
     def neighbours(self, node: str) -> list[str]:
@@ -136,9 +136,9 @@ class Network:
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
         """Send raw frames from a host at ascending times of the run's clock.
 
-        Frames whose time has passed are sent immediately; frames due later than one second after
-        the `with` block are not sent. Use scapy's `bytes(Ether() / IP() / ...)` for single packets,
-        and telemark.accounting.pcap.read_frames() for captures. Raises TestbedError.
+        A frame whose time has passed is sent immediately. A frame that is due more than one second
+        after the `with` block is not sent. Use scapy's `bytes(Ether() / IP() / ...)` for single
+        packets, and telemark.accounting.pcap.read_frames() for captures. Raises TestbedError.
         """
         self.host(host)  # raises TestbedError for an unknown host
         if len(times_ns) != len(frames) or any(a > b for a, b in pairwise(times_ns)):
@@ -156,9 +156,9 @@ class Network:
         """Run a copy of an application on a host until the network stops.
 
         Returns after the application has started; `.result` is available after the `with` block. In
-        real time the application's process imports the file that defines its class: a separate
+        real time, the application's process imports the file that defines its class; a separate
         module loads faster than the experiment's script. Raises TestbedError if the application
-        fails to start, and at the end of the `with` block if it failed later.
+        fails to start. If it fails later, the end of the `with` block raises TestbedError.
         """
         self.host(host)  # raises TestbedError for an unknown host
         if not isinstance(application, Application):
@@ -171,7 +171,7 @@ class Network:
     def interface(self, node: str, neighbour: str) -> str:
         """Return the name of a node's interface towards a neighbour, e.g. `s1-eth2`.
 
-        Of parallel links, the first link is used, as in port().
+        For parallel links, it is the interface of the first link, as in port().
         """
         return self._end(node, neighbour).interface
 
@@ -182,12 +182,12 @@ class Network:
     def capture(self, switch: str, neighbour: str, what: str, *, inner: bool = False) -> Path:
         """Return the path of a capture of a switch's port towards a neighbour.
 
-        For parallel links, pass the interface's name (`s1-eth3`) as `neighbour`. `what`: frames
-        received ("in"), transmitted before the link ("out") or lost by the link ("lost"); with
-        `stamp_log` also frames at the time they were read from the port's ring ("taken"), and
-        before ("sending") and after ("sent") the send call. `inner`, on bmv2: use the port of the
-        panel switch (minip4, between bmv2 and the links) that leads to bmv2. There, frames that go
-        "out" enter bmv2, and frames that come "in" leave it.
+        For parallel links, pass the interface's name (`s1-eth3`) as `neighbour`. `what` selects
+        frames received ("in"), transmitted before the link ("out"), or lost by the link ("lost").
+        With `stamp_log`, it may also select frames when they were read from the port's ring
+        ("taken"), and before ("sending") and after ("sent") the send call. With `inner`, on bmv2,
+        the port is the one of the panel switch (minip4, between bmv2 and the links) that leads to
+        bmv2. There, "out" frames enter bmv2, and "in" frames leave bmv2.
         """
         if what not in CAPTURES:
             raise ValueError(f"capture {what!r}: expected one of {CAPTURES}")
@@ -227,7 +227,7 @@ class Network:
     def backend(self) -> NetworkBackend:
         """Backend of the network. Raises RuntimeError before the `with` block."""
         if self._backend is None:
-            raise RuntimeError("the network is up only inside its with block")
+            raise RuntimeError("the network runs only inside its `with` block")
         return self._backend
 
     def _node(self, name: str, nodes: Mapping[str, Any]) -> Any:

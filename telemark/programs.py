@@ -48,7 +48,9 @@ class Program:
 
 
 def sources(switches: Iterable[str], programs: Programs, macros: Macros) -> dict[str, Source]:
-    """Return the program of each switch. Raises TestbedError for unknown switches and files."""
+    """Return the program of each switch. Raises TestbedError for unknown switches and missing
+    files.
+    """
     switches = list(switches)
     paths = programs if isinstance(programs, Mapping) else dict.fromkeys(switches, programs)
     if missing := [name for name in switches if name not in paths]:
@@ -78,7 +80,7 @@ def build(
 ) -> dict[str, Program]:
     """Compile the programs of switches into files in `folder`, named after the programs.
 
-    `cache` holds the compiled programs of the run, and is extended.
+    `cache` holds the compiled programs of the run; new programs are added to it.
     """
     built: dict[Source, Program] = {}
     names: set[str] = set()

@@ -7,9 +7,10 @@
         entries = reader.pull()
 
 A list is a ring of batches. Each batch ends with a tail: the number of valid entries, and the batch
-number. Batch numbers start at 1 and continue across laps of the ring. So the memory alone tells a
-reader which batches are new, which were never written, and which were overwritten before they were
-read. Readers do not modify memory, so each of several readers gets all entries of a list.
+number. Batch numbers start at 1 and continue across laps of the ring. So a reader needs only the
+memory to detect new batches, batches that were never written, and batches that were overwritten
+before it read them. Readers do not modify memory, so several readers can each read all entries of a
+list.
 """
 
 from typing import Any, NamedTuple
@@ -63,8 +64,8 @@ def head(ring: NDArray[Any]) -> Place:
     written = np.flatnonzero(numbers)
     if not len(written):
         return FIRST
-    # Batch numbers in a ring are close together, so relative to any of them the newest is farthest
-    # ahead, even if numbers wrap around.
+    # Batch numbers in a ring are close together. So the newest batch has the largest distance from
+    # any other batch, even if the numbers wrap around.
     ahead = _ahead(numbers[written], int(numbers[written[0]]))
     last = written[np.argmax(ahead)]
     return Place(int(numbers[last]), int(last)).ahead(1, len(ring))
@@ -76,8 +77,8 @@ class Reader:
     def __init__(self, ring: NDArray[Any], place: Place | None = None) -> None:
         """Start at `place`, or at the oldest batch in the ring.
 
-        `ring`: batch() records, shape (batches,), at least two, since one may be half written.
-        Raises TestbedError.
+        `ring`: at least two batch() records, shape (batches,), since one record may be half
+        written. Raises TestbedError.
         """
         if len(ring) < 2:
             raise TestbedError(f"a list of {len(ring)} batches: expected at least 2")
@@ -102,8 +103,8 @@ class Reader:
         wanted = np.arange(start, end)
         wanted = wanted[distances[wanted % size] == wanted]
         batches = self._ring[(self.place.slot + wanted) % size]
-        # The translator continued to write during the copy. It may be writing a batch at this
-        # moment, in the slot of the batch one lap earlier, so that slot is not safe to read.
+        # The translator continued to write during the copy. It may now be overwriting the oldest
+        # batch, so that slot is not safe to read.
         safe = int(self._distances().max()) + 2 - size
         batches = batches[wanted >= safe]
         start = min(max(start, safe), end)
@@ -113,7 +114,7 @@ class Reader:
         return _entries(batches)
 
     def _distances(self) -> NDArray[np.int64]:
-        """Return by how many batches the batch in each slot is ahead of the next batch to read.
+        """Return the distance in batches from the next batch to read to the batch in each slot.
 
         The result has shape (batches,) and starts at the next slot to read. The value is negative
         for batches that were already read or were written one lap earlier.
@@ -123,7 +124,9 @@ class Reader:
         return _ahead(np.concatenate([numbers[at:], numbers[:at]]), self.place.number)
 
     def _oldest(self) -> Place:
-        """Return the position of the oldest batch that the translator does not overwrite next."""
+        """Return the position of the oldest batch, except the one that the translator overwrites
+        next.
+        """
         size = len(self._ring)
         after = head(self._ring)
         older = after.ahead(1 - size, size)
@@ -138,7 +141,7 @@ def _numbers(ring: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _ahead(numbers: NDArray[np.int64], number: int) -> NDArray[np.int64]:
-    """Return how far batch numbers are ahead of `number`; -1 for batches never written."""
+    """Return the distance from `number` to each batch number; -1 for batches never written."""
     half = NUMBERS // 2
     ahead: NDArray[np.int64] = (numbers - number + half) % NUMBERS - half
     return np.where(numbers == 0, -1, ahead)

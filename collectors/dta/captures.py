@@ -17,7 +17,9 @@ from telemark.errors import TestbedError
 
 
 def read_reports(path: Path, speed: float = 1.0) -> Reports:
-    """Return payloads and send times of the DTA reports in a pcap file, `speed` times as fast.
+    """Return payloads and send times of the DTA reports in a pcap file.
+
+    The send times are divided by `speed`.
 
     Raises TestbedError.
     """
@@ -39,9 +41,9 @@ def read_reports(path: Path, speed: float = 1.0) -> Reports:
 def reports_of_packets(path: Path, load: Load) -> Reports:
     """Make one report with the properties of `load` for each IPv4 packet of a pcap file.
 
-    The key is the flow key of the packet (see flow_key() in controllers/dta/watch.py), or in the
-    format of the prototype its source address. At most `load.count` packets are read. Raises
-    TestbedError.
+    The key is the flow key of the packet (see flow_key() in controllers/dta/watch.py). In the
+    format of the prototype, the key is the source address. At most `load.count` packets are read.
+    Raises TestbedError.
     """
     flows = [_flow_words(packet) for packet in _packets(path) if IP in packet][: load.count]
     if not flows:

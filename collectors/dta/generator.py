@@ -1,4 +1,4 @@
-"""Host application that sends DTA reports and resends those that a translator missed."""
+"""Host application that sends DTA reports, and resends those that a translator requests."""
 
 import random
 from collections import OrderedDict
@@ -29,7 +29,7 @@ class Sent:
     nacks: int
     left: int  # number of requested reports that are no longer stored, or never were
     given_up: int  # number of requested reports that had already been resent TRIES times
-    strange: int  # number of datagrams at the NACK port that are not NACKs
+    strange: int  # number of other datagrams at the NACK port
     first_ns: int  # send time of the first report
     last_ns: int
     max_late_ns: int  # maximum delay behind the schedule
@@ -50,8 +50,8 @@ class Generator(Application):
 
     The translator on the path intercepts the reports. The result is Sent. Retransmittable reports
     in Telemark's format are kept for a while and resent after a NACK, the first time immediately,
-    later after an increasing delay. Without the delay, a translator that limits the report rate, or
-    a sender of forged NACKs, would request the same report in a loop.
+    later after an increasing delay. Without the delay, a translator with a rate limit, or a sender
+    of forged NACKs, could request the same report in a loop.
     """
 
     def __init__(

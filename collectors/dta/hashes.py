@@ -1,9 +1,9 @@
 """Hashes of DTA, as in p4src/dta/hashes.p4: MurmurHash3 with a different seed for each use.
 
-CRCs are unsuitable for two reasons. CRCs of one key with different initial values differ by a
-constant, so keys that collide in one slot collide in all slots. And a slot and a checksum that are
-taken from one CRC are not independent. The argument `keys` is an array of shape (n, 4) of uint32: n
-keys, most significant word first.
+CRCs are unsuitable for two reasons. First, CRCs of one key with different initial values differ by
+a constant, so keys that collide in one slot collide in all slots. Second, a slot and a checksum
+from the same CRC are not independent. The argument `keys` is an array of uint32 with shape (n, 4):
+n keys, most significant word first.
 """
 
 from collections.abc import Iterable
@@ -66,12 +66,12 @@ def checksums(keys: Words, bits: int) -> Words:
 
 
 def sessions(keys: Words, count: int) -> NDArray[np.int64]:
-    """Return the session, out of `count` sessions, that each key uses; shape (n,)."""
+    """Return the index of each key's session, 0 to `count` - 1; shape (n,)."""
     return (murmur3(keys, SESSION_SEED).astype(np.int64) * count) >> 32
 
 
 def hop_checksums(keys: Words) -> Words:
-    """Return the mask of the value code of each hop of each path; shape (5, n)."""
+    """Return the checksum of each hop and key, which masks the hop's value code; shape (5, n)."""
     return murmur3(keys, (HOP_SEED + np.arange(HOPS, dtype=np.uint32))[:, np.newaxis])
 
 

@@ -4,8 +4,8 @@
     counters = Counters(region.records, rows)
     counters.estimate(key_words([0x0A000001]), copies=2)
 
-A translator adds to one counter in each of `copies` rows by RDMA FETCH ADD, so no increment is lost
-or counted twice. Other keys that share a counter can only increase it, so no estimate is below the
+A translator adds to one counter in each of `copies` rows by RDMA FETCH ADD. So no increment is lost
+or counted twice. Keys that share a counter can only increase it, so an estimate is never below the
 actual count (Cormode and Muthukrishnan 2005). theory.py computes the distribution of the
 overestimation.
 """

@@ -9,8 +9,8 @@ A translator writes each value to `copies` slots, chosen by hashes of the key. T
 overwrites old content, reads nothing and keeps no state. A slot begins with a checksum of the key,
 which a reader verifies. A value may be overwritten by values of other keys. With a short checksum,
 a returned value may belong to a different key. theory.py computes the probabilities of both cases.
-The memory is the whole state: a different process that opens it, even after a crash, gets the same
-results. A slot of more than 8 bytes may be half written during a query.
+There is no state outside this memory, so any process that opens it gets the same results, even
+after a crash. A slot of more than 8 bytes may be half written during a query.
 """
 
 import enum
@@ -123,8 +123,9 @@ def _is_repeated_slot(places: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _vote(
     is_own: NDArray[np.bool_], values: NDArray[Any], least: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return for each key whether a single value has the most votes, at least `least`, and the
-    index of a copy with this value.
+    """Return the winner of the vote for each key: whether it exists, and the index of its copy.
+
+    A winner is the only value with the most votes, and has at least `least` votes.
 
     `is_own` has shape (copies, n), `values` has shape (copies, n, words).
     """
@@ -137,7 +138,7 @@ def _vote(
             votes[one] += agree
             votes[other] += agree
     most = votes.max(axis=0)
-    is_alone = (votes == most).sum(axis=0) == most  # whether no other value has as many votes
+    is_alone = (votes == most).sum(axis=0) == most  # True if no other value has as many votes
     return is_alone & (most >= least), votes.argmax(axis=0)
 
 

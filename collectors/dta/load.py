@@ -47,10 +47,10 @@ class Format(enum.Enum):
 class Load:
     """Reports of one reporter. Raises ValueError for invalid parameters.
 
-    `mix` gives the proportions of opcodes; a postcard counts as the whole path of `hops` reports.
-    Keys have 128 bits (32 in the prototype). With `distinct`, they are drawn uniformly from that
-    number of keys. The first data word of Key-Writes and Appends is the index of the report.
-    Increments add `addend`. All other words are random.
+    `mix` gives the proportions of opcodes; the `hops` postcards of a path count as one. Keys have
+    128 bits (32 in the prototype). With `distinct`, they are drawn uniformly from that number of
+    keys. The first data word of Key-Writes and Appends is the index of the report. Increments add
+    `addend`. All other words are random.
     """
 
     count: int
@@ -132,9 +132,9 @@ class Load:
         if self.words not in DATA_WORDS:
             return f"words {self.words}: expected one of {DATA_WORDS}"
         if not self.lists or not all(0 <= end < 1 << 32 for end in (self.lists[0], self.lists[-1])):
-            return f"lists {self.lists}: expected some of 0 to 2^32 - 1"
+            return f"lists {self.lists}: expected numbers from 0 to 2^32 - 1"
         if not self.mix or min(self.mix.values()) < 0 or not sum(self.mix.values()):
-            return f"mix {dict(self.mix)}: expected shares of 0 or more, and one above 0"
+            return f"mix {dict(self.mix)}: expected shares of at least 0, and at least one above 0"
         if unknown := {*self.mix} - _KINDS[self.format].keys():
             names = ", ".join(sorted(op.name for op in unknown))
             return f"{names}: {self.format.name.lower()} reports have no such opcode"

@@ -6,9 +6,8 @@ Build a packet layer by layer; the base header determines the UDP destination po
     UDP() / TrackedDTA(seqnum=7) / ShortKeyWrite(redundancy=2, key=5, data=[9])
     UDP(dport=NACK_PORT) / DTA(reporter=3, sequence=7) / Nack(count=2)
 
-Both variants of the prototype use the same port, and nothing in a packet identifies the variant.
-scapy assumes the published variant, which tracks losses. Use PlainDTA(payload) for the other
-variant.
+Both variants of the prototype use the same port, and packets do not identify the variant. scapy
+assumes the published variant, which tracks losses. Use PlainDTA(payload) for the other variant.
 """
 
 import enum
@@ -254,10 +253,10 @@ PROTOTYPES: dict[int, type[_Report]] = {
 
 
 def decode(payload: bytes, base: type[Packet] = DTA) -> Packet:
-    """Decode a UDP payload, which is one whole report or NACK with the base header `base`.
+    """Decode a UDP payload: one report or NACK with the base header `base`.
 
-    Raises ValueError if a translator would drop the payload in its parser: for an unknown version
-    or opcode, a value out of range, or too few or too many bytes.
+    Raises ValueError for an unknown version or opcode, a value out of range, and a wrong length. A
+    translator drops such payloads in its parser.
     """
     headers = len(base())
     if len(payload) < headers:

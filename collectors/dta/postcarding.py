@@ -7,8 +7,8 @@
 
 The word of hop h with value v is g(v) xor c(key, h), where g(v) is a code of the value and c a
 checksum of the key and the hop. Hops without a report have the code BLANK. A reader unmasks all
-words with the checksums of a key. The chunk belongs to this key if every result is BLANK or the
-code of a known value. A chunk of another key almost never passes this test.
+words with the checksums of a key. The chunk belongs to the key if each result is BLANK or the code
+of a known value. A chunk of a different key almost never passes this test.
 """
 
 from dataclasses import dataclass
@@ -30,11 +30,11 @@ class Paths:
     """Query results: the paths of n keys."""
 
     values: Words  # shape (n, 5): hop values; 0 means unknown
-    is_known: NDArray[np.bool_]  # shape (n, 5): whether the value of this hop is known
+    is_known: NDArray[np.bool_]  # shape (n, 5): True if the value of the hop is known
 
     @property
     def is_found(self) -> NDArray[np.bool_]:
-        """Whether any hop of a key's path is known; shape (n,)."""
+        """True if any hop of a key's path is known; shape (n,)."""
         return self.is_known.sum(axis=1) > 0
 
     @property
@@ -45,7 +45,7 @@ class Paths:
 
     @property
     def is_complete(self) -> NDArray[np.bool_]:
-        """Whether all hops up to the last known hop are known; shape (n,)."""
+        """True if all hops up to the last known hop are known; shape (n,)."""
         return self.is_found & (self.is_known.sum(axis=1) == self.lengths)
 
 
@@ -66,7 +66,8 @@ class Postcards:
         if BLANK in codes:
             value = known[codes == BLANK][0]
             raise TestbedError(
-                f"value {value:#x} has the code of a hop without a report; use another value"
+                f"value {value:#x}: its code is reserved for hops without a report; use another "
+                f"value"
             )
         order = np.argsort(np.append(codes, np.uint32(BLANK)))
         self._codes = np.append(codes, np.uint32(BLANK))[order]  # ascending

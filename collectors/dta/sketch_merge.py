@@ -5,8 +5,8 @@
     estimates = estimate(counters, keys)
 
 Each reporter sends the columns of its sketch in order. The translator adds columns with the same
-number. When all reporters have sent the same group of adjacent columns, it writes these columns
-together. The rows of a column are adjacent in memory.
+number. When all reporters have sent the same group of adjacent columns, the translator writes the
+group. The rows of a column are adjacent in memory.
 """
 
 from typing import Any

@@ -4,9 +4,9 @@ Key-Write: the derivation follows the analysis of "Direct Telemetry Access" (Lan
 2023). The load of a store is the number of distinct keys written, divided by the number of slots.
 The age of a key is the number of distinct keys written after it, divided by the number of slots.
 Each of the N copies of a key of age x is overwritten with probability q = 1 - exp(-x N), all copies
-with probability q^N. An overwritten copy has the b-bit checksum of the queried key with probability
-2^-b; its value is then wrong. The probability that one key overwrites two copies is smaller by a
-factor of the number of slots, so it matters only for the policy CONSENSUS.
+with probability q^N. With probability 2^-b, an overwritten copy has the b-bit checksum of the
+queried key, and thus a wrong value. The probability that one key overwrites two copies is smaller
+by a factor equal to the number of slots, so it matters only for the policy CONSENSUS.
 
 Key-Increment: the theory of count-min sketches (Cormode and Muthukrishnan 2005).
 """
@@ -89,9 +89,9 @@ def mean_outcome(
 def _alike(age: ArrayLike, copies: int, slots: float) -> Floats:
     """Return the probability that a single other key has overwritten two given copies.
 
-    Let M be the number of slots. A key of age y has written to two given slots with probability N
-    (N - 1) / M^2 and is still in both with probability exp(-2 N y). There are M dy keys of age y.
-    The result is the integral over y, for each pair of copies.
+    Let M be the number of slots. With probability N (N - 1) / M^2, a key of age y has written to
+    two given slots. With probability exp(-2 N y), both slots still hold it. There are M dy keys of
+    age y. The result is the integral over y, for each pair of copies.
     """
     of_two = -np.expm1(-2 * np.asarray(age, np.float64) * copies) * (copies - 1) / (2 * slots)
     return math.comb(copies, 2) * of_two
@@ -102,7 +102,7 @@ def _combine(
 ) -> Outcome:
     """Return outcome probabilities of a query; a copy is right, wrong but accepted, or rejected.
 
-    Wrong but accepted copies have different values, except with probability `alike`.
+    With probability `alike`, two copies that are wrong but accepted have the same value.
     """
     neither = 1 - own - taken_for_own
     alone = neither ** (copies - 1)  # probability that no other copy is found
@@ -118,7 +118,7 @@ def _combine(
 
 
 def error_bound(rows: int, slots: int, total: float) -> tuple[float, float]:
-    """Return a bound on the overestimation, and the maximum probability of exceeding it.
+    """Return a bound of the overestimation, and the maximum probability that it is exceeded.
 
     With e / eps counters per row and ln(1 / delta) rows, the bound is eps * total and the
     probability is delta.
@@ -127,10 +127,10 @@ def error_bound(rows: int, slots: int, total: float) -> tuple[float, float]:
 
 
 def error_exceeds(counts: NDArray[np.integer], slots: int, rows: int, most: int) -> Floats:
-    """Return the probability that the estimate of an uncounted key exceeds 0, 1, ..
+    """Return the probabilities that the estimate of an uncounted key exceeds 0, 1, .., `most`.
 
-    `most`; shape (most + 1,). `counts[i]` is the count of the i-th counted key. A counter holds the
-    sum of a random subset of them, each key chosen independently with probability 1 / slots. The
+    The shape is (most + 1,). `counts[i]` is the count of the i-th counted key. A counter holds the
+    sum of a random subset of these counts; each count is in it with probability 1 / slots. The
     Fourier transform of the generating function gives the distribution of this sum. The minimum
     over the rows exceeds a value if all rows exceed it.
     """

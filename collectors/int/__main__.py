@@ -1,5 +1,5 @@
 """INT collector as a separate process: receives Telemetry Reports until Ctrl-C, then prints a
-summary as JSON. The default options match the reports of this project's switches.
+summary as JSON. The default options match the reports of Telemark's switches.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from telemark.traffic.received import Datagrams
 
 PROGRAM = "python -m collectors.int"
 MARKER = int.from_bytes(b"TELEMARK", "big")  # probe marker used in p4src/int/
-LOOPBACK = "127.0.0.1"  # default address, since reports and metrics are not authenticated
+LOOPBACK = "127.0.0.1"  # default address, because reports and metrics are not authenticated
 FLOWS = 20  # number of flows in the summary: those seen most recently
 
 
@@ -57,11 +57,11 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
                         help="IP address to receive reports at (default: %(default)s)")  # fmt: skip
     _add_number(parser, "--port", PORT, (1, 0xFFFF), "UDP")
     parser.add_argument("--metrics", type=partial(_number, 0, 0xFFFF), metavar="PORT",
-                        help="TCP port to also serve Prometheus metrics at")  # fmt: skip
+                        help="TCP port for Prometheus metrics (default: none)")  # fmt: skip
     parser.add_argument("--metrics-address", default=LOOPBACK, metavar="ADDRESS",
                         help="IP address to serve metrics at (default: %(default)s)")  # fmt: skip
     parser.add_argument("--store", metavar="FOLDER/RUN", type=Path,
-                        help="store all reports as Parquet, as a run of a dataset")  # fmt: skip
+                        help="store all reports as a run of a Parquet dataset")  # fmt: skip
     marks = parser.add_argument_group("detection of INT in reported packets (0: disabled)")
     _add_number(marks, "--int-port", 32767, (0, 0xFFFF), "UDP destination port")
     _add_number(marks, "--int-dscp", 0x04, (0, 63), "DSCP")
@@ -115,7 +115,7 @@ def collect(options: argparse.Namespace) -> dict[str, Any]:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os.write(end, b"\n"))
     where = f"{options.address}, UDP port {options.port}"
-    print(f"listening at {where}; Ctrl-C ends it", file=sys.stderr, flush=True)
+    print(f"listening at {where}; press Ctrl-C to stop", file=sys.stderr, flush=True)
     since = resource.getrusage(resource.RUSAGE_SELF)
     with os.fdopen(ended, "rb", buffering=0) as commands:
         host.serve(commands, io.BytesIO())

@@ -16,7 +16,7 @@ from telemark.apps.application import Application, Host
 from telemark.traffic.received import Datagrams
 
 PORT = 32766  # UDP
-# key (node, reason) that counts all further drops if there are more than Limits.sources pairs
+# key (node, reason) for all drops beyond Limits.sources pairs
 OTHERS = (-1, -1)
 
 
@@ -41,8 +41,8 @@ class Findings:
 class Collector(Application):
     """Receiver of Telemetry Reports at a UDP port; the result is Findings.
 
-    With `store`, which is the folder of a dataset and the name of the run, all reports are stored
-    (see Store).
+    With `store` (folder of a dataset, name of the run), the collector stores all reports: see
+    Store.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ The measured latency of a link is its actual latency plus the clock offset betwe
 offset is half the difference between the minimum measured latencies of the two directions. It is
 exact if both directions have the same latency; otherwise its error is half of the difference
 between the latencies. Since no latency is negative, the error is at most half of the sum of both
-actual latencies, which is also the sum of both measured latencies.
+actual latencies. The sum of both measured latencies has the same value.
 """
 
 from itertools import pairwise

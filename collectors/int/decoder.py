@@ -31,7 +31,7 @@ from telemark.traffic.received import Datagrams
 
 # maximum numbers of records per call of the C decoder
 ROOM = {"groups": 4096, "reports": 1 << 15, "hops": 1 << 16, "faults": 1 << 15}
-ASIDE = 100  # number of malformed datagrams that are kept; new datagrams replace the oldest
+ASIDE = 100  # maximum number of stored malformed datagrams; new ones replace the oldest
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Encoding:
     marker: int = 0  # 64-bit probe marker that indicates INT after TCP and UDP; 0 means none
     timestamp_unit_ns: int = 1  # unit of 64-bit timestamps
     latency_unit_ns: int = 1  # unit of hop latencies
-    # whether INT 1.0 has GEANT's format: 64-bit times, 16-bit level 2 interfaces
+    # True if INT 1.0 has GEANT's format: 64-bit times, 16-bit level 2 interfaces
     int1_long_times: bool = False
 
 
@@ -71,7 +71,7 @@ class Fault(NamedTuple):
 
 
 class Decoder:
-    """Decoder of datagrams into arrays; malformed input is counted in `parse_errors`, not raised.
+    """Decoder of datagrams into arrays; it counts malformed input in `parse_errors`.
 
     `aside` keeps the latest malformed datagrams. A report with valid metadata but a malformed or
     truncated packet is returned with a `parse_status`, and is also counted.

@@ -68,9 +68,7 @@ CREATE VIEW links AS
 
 
 class Store:
-    """Writer of one run; each file appears only when it is complete, with reports in order of
-    arrival.
-    """
+    """Writer of one run, in order of arrival; each file appears when it is complete."""
 
     def __init__(self, folder: Path, run: str) -> None:
         """Raises TestbedError if the folder cannot be written or already has a run of this name."""
@@ -134,7 +132,7 @@ class Store:
             path.unlink()
 
     def _copy(self, question: str, path: Path) -> None:
-        """Write the rows of a query to a file, which appears only when it is complete."""
+        """Write the rows of a query to a file; the file appears when it is complete."""
         partial = path.with_suffix(".partial")
         self._connection.execute(f"COPY ({question}) TO '{_quote(partial)}' (FORMAT parquet)")
         give_to_caller(partial)
@@ -167,7 +165,9 @@ def connect(folder: Path) -> Any:
     for table in TABLES:
         files = folder / table / "*" / "*.parquet"
         if not any((folder / table).glob("*/*.parquet")):
-            raise TestbedError(f"{folder}: no stored run of the INT collector; use --store")
+            raise TestbedError(
+                f"{folder}: no stored run of the INT collector; store a run with --store"
+            )
         # remove duplicates, which a killed run may have left
         distinct = "DISTINCT" if table == "flows" else ""
         connection.execute(

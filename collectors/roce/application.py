@@ -20,7 +20,7 @@ PATH_MTU = 1024
 
 @dataclass(frozen=True)
 class Writer:
-    """A writing peer, and the region that only this peer writes to; see Region."""
+    """A peer, and the region to which only this peer writes; see Region."""
 
     peer: Peer
     record: np.dtype[Any]
@@ -44,8 +44,8 @@ class Responder(Application):
     """Application that executes the requests of writers; the result is an Outcome.
 
     The targets are known before the responder runs, so that a controller can configure switches
-    with them. Therefore the keys are predictable. Use the responder only in a network that belongs
-    to the experiment.
+    with them. Therefore, the R_Keys are predictable; use the responder only in the experiment's own
+    network.
     """
 
     def __init__(
@@ -83,7 +83,9 @@ class Responder(Application):
         self._port = host.frames(self.on_frames, hold_us=self._hold_us)
 
     def _region(self, writer: Writer) -> Region:
-        """Return a region; writers to one file share it, as a file can be claimed only once."""
+        """Return a region; writers to the same file share it, since a file can be claimed only
+        once.
+        """
         for other, region in zip(self._writers, self._regions, strict=False):
             what = (other.path, other.record, other.count)
             if writer.path is not None and what == (writer.path, writer.record, writer.count):

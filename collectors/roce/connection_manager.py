@@ -1,4 +1,4 @@
-"""Connection management (CM): queue pairs set up as peers of librdmacm expect.
+"""Connection management (CM): sets up queue pairs with peers that use librdmacm.
 
 IBTA, chapter 12, and annex A11 (RDMA IP CM service). A peer sends REQ to queue pair 1, the manager
 responds with REP, and the peer sends RTU. DREQ ends the connection, and the manager responds with
@@ -29,7 +29,7 @@ QKEY = 0x80010000  # Q_Key of queue pair 1 (10.2.5)
 SERVICE_OF_TCP_PORTS = 0x0000000001060000  # prefix of service IDs; the TCP port is added (A11.2)
 SOURCE_PORT = 0xC001
 CONNECTIONS = 1024  # maximum number of remembered connections
-RNR_RETRIES = 7 << 5  # retry forever (12.7.38), since completions wait until the reader takes them
+RNR_RETRIES = 7 << 5  # retry forever (12.7.38), since completions may wait for the reader
 _MAD = struct.Struct("!BBBBHHQHHI")  # MAD header (13.4.3), from base version to attribute modifier
 _CLASS, _CLASS_VERSION, _SEND = 7, 2, 3
 _BODY = 232
@@ -95,7 +95,7 @@ class ConnectionManager:
         return found
 
     def end(self) -> list[bytes]:
-        """Close all connections; return the frames that tell the peers."""
+        """Close all connections; return the DREQ frames for the peers."""
         found = []
         for source, their_id in [*self._connections]:
             connection = self._connections[source, their_id]
@@ -119,9 +119,7 @@ class ConnectionManager:
         return None
 
     def _handle_reject(self, body: bytes, their_id: int, source: str) -> None:
-        """Handle a REJ in response to our REP, or after a timeout of the peer (then without our
-        ID).
-        """
+        """Handle a REJ: a response to our REP or, without our ID, a timeout of the peer."""
         connection = self._connections.get((source, their_id))
         if connection is not None and _own_id(body) in (0, connection.own_id):
             self._forget(source, their_id)
@@ -129,7 +127,7 @@ class ConnectionManager:
     def _disconnect(
         self, body: bytes, their_id: int, source: str
     ) -> tuple[Attribute, bytes] | None:
-        """Handle a DREQ; it is stale unless it names both IDs and our queue pair (12.6.10)."""
+        """Handle a DREQ; it is stale unless it contains both IDs and our queue pair (12.6.10)."""
         connection = self._connections.get((source, their_id))
         if connection is not None:
             if _id_and_queue_pair(body) != (connection.own_id, connection.qpn):

@@ -14,7 +14,7 @@ from telemark.errors import TestbedError
 
 try:
     from pyverbs import addr, device, enums, pyverbs_error, qp
-except ImportError:  # the missing library is reported when a device is opened
+except ImportError:  # Device() reports the missing library
     device = None
 
 PORT = 1
@@ -93,7 +93,7 @@ def flags(access: Access) -> int:
 
 
 def call_verbs(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a verbs function; on failure raise TestbedError that starts with `what`."""
+    """Call a verbs function; on failure, raise TestbedError whose message starts with `what`."""
     try:
         return call(*arguments)
     except pyverbs_error.PyverbsRDMAError as error:

@@ -1,4 +1,4 @@
-"""Queue pair setup over TCP: the controller of a switch requests a write target from a collector.
+"""Queue pair setup over TCP: a switch's controller requests a write target from a collector.
 
 Messages in both directions, in network byte order:
 
@@ -7,8 +7,8 @@ Messages in both directions, in network byte order:
     TARGET the same for the collector, then R_Key (4), path MTU (4), base (8), length (8)
     REFUSE reason, in UTF-8
 
-The queue pair lives as long as the TCP connection, which carries no further messages. If the
-connection ends, the controller connects again with a new PSN.
+The collector closes the queue pair when the TCP connection ends. After the setup, the connection
+carries no messages. If it ends, the controller connects again with a new PSN.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ async def lease(
         raise TestbedError(f"{where}: {error}") from error
     except (asyncio.IncompleteReadError, asyncio.TimeoutError, OSError) as error:
         writer.close()
-        raise TestbedError(f"{where}: no answer") from error
+        raise TestbedError(f"{where}: no response") from error
 
 
 async def _receive(reader: asyncio.StreamReader) -> tuple[int, bytes]:

@@ -1,4 +1,5 @@
-"""RoCE packets in scapy, v1 and v2, with iCRC. Replaces scapy's own layers where they are wrong.
+"""RoCE packets in scapy, v1 and v2, with iCRC. These layers replace scapy's layers where those are
+wrong.
 
 Sources: InfiniBand Architecture Specification 1 (IBTA), 5.2, 9.2 to 9.4; its annexes A16 (RoCE) and
 A17 (RoCEv2). Build and parse a packet layer by layer:
@@ -69,7 +70,7 @@ class Nak(enum.IntEnum):
 def icrc(packet: bytes) -> bytes:
     """Return the iCRC of a packet without its last four bytes, in wire order.
 
-    `packet` begins with the IP header or the GRH. Fields that change in transit count as ones
+    `packet` begins with the IP header or the GRH. It covers fields that change in transit as ones
     (7.8.1, A16.5.1, A17.3.3). Raises ValueError if the packet cannot be RoCE.
     """
     masked = bytearray(packet)

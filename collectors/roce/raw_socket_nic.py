@@ -1,4 +1,4 @@
-"""Software endpoint in real time at a network interface, which the kernel's IP stack still uses."""
+"""Software endpoint in real time at a network interface; the kernel's IP stack stays active."""
 
 import atexit
 import ctypes
@@ -45,8 +45,9 @@ class RawSocketNic:
 
     @property
     def bypasses_ip(self) -> bool:
-        """Whether frames bypass the kernel's IP stack, which costs more CPU time than the
-        responder.
+        """True if RoCE frames bypass the kernel's IP stack.
+
+        The IP stack needs more CPU time than the responder.
         """
         return self._bypass >= 0
 
@@ -68,7 +69,7 @@ class RawSocketNic:
             raise OSError(number, os.strerror(number))
 
     def drops(self) -> int:
-        """Return the number of frames lost to a full ring, because this process was too slow."""
+        """Return the number of frames dropped because the ring was full."""
         self._drops += self._library.roce_socket_drops(self._handle)
         return self._drops
 

@@ -1,8 +1,7 @@
 """Region: memory that peers write to, optionally backed by a file.
 
-`record` is the dtype of one write of a peer. The records are a numpy view of the memory to which
-peers write. A record may be half written until the peer's write is acknowledged or a completion
-reports it.
+`record` is the dtype of one write of a peer. `records` is a numpy view of the memory to which peers
+write. A record may be half written before the write is acknowledged or a completion reports it.
 """
 
 import fcntl
@@ -33,13 +32,13 @@ HOP = np.dtype([
 """Record (32 bytes) of a packet at a switch, hop_record_t of p4src/roce/records.p4."""
 
 ABSENT = 0xFFFFFFFF
-"""Node id of an absent hop, whose other bits are also all ones."""
+"""Node id of an absent hop; all other bits of the hop are ones, too."""
 
 PATH = np.dtype([
     ("flow", TCP), ("sink", HOP), ("hops", "u1"), ("flags", "u1"), ("reserved", "V2"),
     ("stack", HOP, 5),
 ])  # fmt: skip
-"""240 bytes about a packet's path: its sink, and the `hops` newest entries of its INT-MD stack,
+"""Record (240 bytes) of a packet's path: the sink, and the newest entries of the INT-MD stack,
 newest first.
 
 Bits of `flags`: 0x01 M and 0x02 E of INT's header (hops are missing), 0x04 the sink's queue reached
@@ -52,8 +51,9 @@ _claimed: "weakref.WeakSet[Region]" = weakref.WeakSet()
 
 
 class Region:
-    """Memory region of `count` records, initially zero; an existing file of this length keeps its
-    content.
+    """Memory region of `count` records, initially zero.
+
+    An existing file of this length keeps its content.
     """
 
     def __init__(self, record: np.dtype[Any], count: int, path: Path | None = None) -> None:
@@ -61,7 +61,10 @@ class Region:
         self.record, self.count, self.path = record, count, path
         self.length = record.itemsize * count  # bytes
         if self.length <= 0:
-            raise TestbedError(f"a region of {count} records of {record.itemsize} bytes: none fits")
+            raise TestbedError(
+                f"a region of {count} records of {record.itemsize} bytes: expected "
+                f"at least one record"
+            )
         try:
             self._memory = mmap.mmap(-1, self.length) if path is None else self._map_file(path)
         except OSError as error:
@@ -78,8 +81,7 @@ class Region:
         return int(self.bytes.ctypes.data)
 
     def claim(self) -> None:
-        """Claim the file, so that no other collector lets peers write to it; readers are not
-        affected.
+        """Claim the file, so that no other collector uses it; processes may still read it.
 
         The claim ends with this process; forked workers do not inherit it. Raises TestbedError if
         another collector holds it.
@@ -108,8 +110,9 @@ class Region:
     def sync(self) -> None:
         """Wait until the file is on disk.
 
-        Without it, the content survives the end of this process, but not a crash of the machine:
-        the kernel writes it to disk within half a minute (vm.dirty_expire_centisecs).
+        Without this call, the content survives the end of this process but not a crash of the
+        machine, because the kernel writes it to disk after up to half a minute
+        (vm.dirty_expire_centisecs).
         """
         self._memory.flush()
 
@@ -122,8 +125,8 @@ class Region:
                 os.posix_fallocate(descriptor, 0, self.length)
             elif length != self.length:
                 raise TestbedError(
-                    f"{path}: {length} bytes, and the region has {self.length}: "
-                    "use that length or another file"
+                    f"{path}: has {length} bytes, but the region has {self.length}; use that "
+                    f"length or another file"
                 )
             return mmap.mmap(descriptor, self.length)
         finally:

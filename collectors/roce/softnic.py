@@ -42,39 +42,42 @@ from telemark.errors import TestbedError
 from telemark.traffic.received import Frames
 
 TEXTS: Mapping[Reason, str] = {
-    Reason.MANAGED: "connection management frame to queue pair 1",
+    Reason.MANAGED: "connection management frame for queue pair 1",
     Reason.FOREIGN: "frame is not RoCE, is in a VLAN, or is for another MAC address",
-    Reason.TRUNCATED: "frame is shorter than its headers say",
-    Reason.IP_HEADER: "IP header with a wrong checksum, options or a fragment; or a GRH with "
-    "another version than 6 or another next header than 0x1b",
-    Reason.UDP_CHECKSUM: "UDP checksum is wrong; it may also be 0 in RoCEv2",
-    Reason.ICRC: "iCRC is {got:#010x}, {expected:#010x} would be right for these bytes: is it "
-    "computed with fields that change on the way as ones, and written lowest byte first?",
+    Reason.TRUNCATED: "frame is shorter than its headers require",
+    Reason.IP_HEADER: "IP header with a wrong checksum, with options, or of a fragment; or a GRH "
+    "whose version is not 6 or whose next header is not 0x1b",
+    Reason.UDP_CHECKSUM: "UDP checksum is wrong; expected the right checksum or 0",
+    Reason.ICRC: "iCRC {got:#010x}: expected {expected:#010x}; compute it with fields that change "
+    "in transit as ones, and write the lowest byte first",
     Reason.VERSION: "transport version {got}: expected 0",
     Reason.OPCODE: "opcode {opcode:#04x} is not a request of the transport of this queue pair",
-    Reason.QUEUE_PAIR: "there is no queue pair {qpn:#x}: was it connected, and not disconnected "
-    "since?",
+    Reason.QUEUE_PAIR: "there is no queue pair {qpn:#x}: it was never connected, or was "
+    "disconnected",
     Reason.BROKEN: "queue pair {qpn:#x} had a fatal error: connect again",
     Reason.ADDRESS: "addresses differ from those of queue pair {qpn:#x} and its peer",
     Reason.PARTITION: "P_Key {got:#06x}: expected {expected:#06x}",
-    Reason.GAP: "PSN {got} where {expected} was expected: a packet was lost; a NAK asks for it",
-    Reason.GAP_AGAIN: "PSN {got} where {expected} was expected, and a NAK was sent: the peer must "
+    Reason.GAP: "PSN {got}: expected {expected}; a packet was lost, and a NAK requests it",
+    Reason.GAP_AGAIN: "PSN {got}: expected {expected}; a NAK was sent before, and the peer must "
     "resume at {expected}",
-    Reason.DUPLICATE: "PSN {got} was executed before, {expected} is expected: response repeated",
-    Reason.FORGOTTEN: "PSN {got} was executed before, and its response is no longer stored",
-    Reason.NOT_BEGUN: "opcode {opcode:#04x} continues a message that was not started",
-    Reason.NOT_ENDED: "opcode {opcode:#04x} starts a message before the last one ended",
-    Reason.MESSAGE_CUT: "packet belongs to a message whose PSN {expected} is missing",
-    Reason.UNSUPPORTED: "opcode {opcode:#04x}: peers may only write, and add or swap",
+    Reason.DUPLICATE: "PSN {got}: expected {expected}; the request was executed before, and its "
+    "response is repeated",
+    Reason.FORGOTTEN: "PSN {got}: the request was executed before, and its response is no longer "
+    "stored",
+    Reason.NOT_BEGUN: "opcode {opcode:#04x} continues a message that has not begun",
+    Reason.NOT_ENDED: "opcode {opcode:#04x} begins a message before the end of the previous "
+    "message",
+    Reason.MESSAGE_CUT: "packet belongs to a message of which PSN {expected} is missing",
+    Reason.UNSUPPORTED: "opcode {opcode:#04x}: expected WRITE, FETCH ADD or COMPARE SWAP",
     Reason.ACCESS: "opcode {opcode:#04x}: queue pair {qpn:#x} does not have this right",
-    Reason.NO_RECEIVE: "too many completions wait: call completions() more often",
-    Reason.KEY: "R_Key {got:#010x}: differs from the R_Key of the region of the queue pair",
-    Reason.KEY_ACCESS: "opcode {opcode:#04x}: the region does not allow it",
+    Reason.NO_RECEIVE: "too many completions are waiting; call completions() more often",
+    Reason.KEY: "R_Key {got:#010x}: the region of the queue pair has a different R_Key",
+    Reason.KEY_ACCESS: "opcode {opcode:#04x}: the region does not have this right",
     Reason.BOUNDS: "access would end at {got:#x}, but the region ends at {expected:#x}",
-    Reason.LENGTH: "{got} bytes of payload where {expected} were expected, by RETH, path MTU or "
+    Reason.LENGTH: "{got} bytes of payload: expected {expected}, according to RETH, path MTU or "
     "opcode",
     Reason.PADDING: "Pad Count {got}: expected {expected}",
-    Reason.ALIGNMENT: "address of an atomic operation is {got} bytes past a multiple of 8",
+    Reason.ALIGNMENT: "address of an atomic operation is not a multiple of 8 (remainder {got})",
 }
 
 
@@ -87,7 +90,7 @@ def explain_refusal(refusal: np.void) -> str:
 
 
 NONE = 0xFFFFFFFF
-BASE = 1 << 32  # virtual address of regions; detects code that truncates addresses to 32 bits
+BASE = 1 << 32  # virtual address of regions; above 32 bits, to detect code that truncates addresses
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 
 
@@ -141,7 +144,7 @@ class SoftNic(Endpoint):
             self.handle, region.address, region.length, domain.base, domain.rkey, access
         )
         if number == NONE:
-            raise TestbedError(f"{len(self._domains)} regions are registered, the maximum")
+            raise TestbedError(f"{len(self._domains)} regions are registered, which is the maximum")
         self._regions.append(region)
         self._domains.append(domain)
         return domain
@@ -160,7 +163,9 @@ class SoftNic(Endpoint):
         )  # fmt: skip
         qpn = self._library.roce_connect(self.handle, connection)
         if qpn == NONE:
-            raise TestbedError("all queue pairs are in use: disconnect some, or raise Limits")
+            raise TestbedError(
+                "all queue pairs are in use; disconnect some, or increase Limits.queue_pairs"
+            )
         self._connected.add(qpn)
         return Target(self.address, qpn, peer.psn, domain.rkey, domain.base, domain.length,
                       self.path_mtu, transport)  # fmt: skip

@@ -1,7 +1,7 @@
 """Endpoint on a real RoCE stack, over libibverbs: an RDMA NIC or the kernel's rdma_rxe.
 
-Registered memory is pinned. The file of a Region must be on tmpfs, unless the kernel is older than
-6.5: newer kernels do not pin pages that they write back to a disk (mm/gup.c).
+Registered memory is pinned. From Linux 6.5 on, the file of a Region must be on tmpfs, because the
+kernel does not pin pages that it writes back to a disk (mm/gup.c).
 """
 
 import contextlib
@@ -37,14 +37,14 @@ class Verbs(Endpoint):
     """See Endpoint: on the device with this IPv4 or IPv6 address, for RoCEv2."""
 
     def __init__(self, address: str, *, receives: int = 256) -> None:
-        """At most `receives` completions of a queue pair may wait. Raises TestbedError."""
+        """At most `receives` completions per queue pair may wait. Raises TestbedError."""
         self.address, self._receives = address, receives
         self._device = Device(address)
         # map from rkey to memory region and protection domain
         self._domains: dict[int, tuple[Any, Any]] = {}
         # Map from queue pair number to queue pair, completion queue and receive request.
         self._pairs: dict[int, tuple[Any, Any, Any]] = {}
-        # references that keep regions mapped while the device writes to them
+        # references that keep regions mapped while the device writes
         self._regions: list[Region] = []
         self._counted_before = self._counters()
 
@@ -101,8 +101,7 @@ class Verbs(Endpoint):
         return taken
 
     def counts(self) -> Counts:
-        """See Endpoint; these are the counters of the device for all of its users, with the
-        device's names.
+        """See Endpoint; these are the device's own counters, which include all users of the device.
 
         rxe does not count packets that it drops before the PSN check, for example for a wrong iCRC.
         """

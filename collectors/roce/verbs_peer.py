@@ -86,7 +86,7 @@ class VerbsPeer:
                     )
                 return
             time.sleep(0.001)
-        raise TestbedError(f"no answer came from {self._target.address} within {WAIT_S:g} s")
+        raise TestbedError(f"no response from {self._target.address} within {WAIT_S:g} s")
 
 
 MEMORY = struct.Struct("!QIQ")  # private data of REP: base, R_Key, length
@@ -126,7 +126,7 @@ class CmPeer(VerbsPeer):
         return self._target
 
     def _enter(self, state: Any) -> Any:
-        """Move the queue pair to a state; return the attributes that CM chose for it."""
+        """Move the queue pair to a state; return the attributes that the CM selected."""
         attributes, mask = call_verbs(self._where, self._id.init_qp_attr, state)
         call_verbs(self._where, self._pair.modify, attributes, mask)
         return attributes

@@ -1,7 +1,7 @@
 """Distribution of records to worker processes: each range of records goes to one worker.
 
-The queue is a pipe in packet mode (pipe2(2), O_DIRECT), in which the kernel gives each message to
-one reader. A range of a worker that dies is not distributed again.
+The queue is a pipe in packet mode (pipe2(2), O_DIRECT): the kernel delivers each message to one
+reader. If a worker dies, its ranges are not distributed again.
 """
 
 import os
@@ -24,7 +24,7 @@ class WorkPartition:
     def distribute(self, immediate: int) -> None:
         """Distribute new records; `immediate` is the number of records written so far, modulo 2^32.
 
-        Blocks while the pipe is full; completions then wait, and therefore the writer does, too.
+        Blocks while the pipe is full; then completions wait, and so the writer waits, too.
         """
         new = (immediate - self._given) % (1 << 32)
         first = self._given
@@ -39,10 +39,10 @@ class WorkPartition:
             first += length
 
     def distribute_to_slot(self, slot: int) -> None:
-        """Distribute records after a switch's completion, whose immediate value is the written
+        """Distribute records after a completion of a switch; its immediate value is the written
         slot.
 
-        The ring must have at least one such completion per lap; laps without one go unnoticed.
+        The ring must have at least one such completion per lap; a lap without one is not detected.
         """
         self.distribute(self._given + (slot - self._given) % self._count + 1)
 

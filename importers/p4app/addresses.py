@@ -1,6 +1,6 @@
-"""Host addresses by p4-utils' assignment strategies l2, mixed and l3, or without a strategy.
+"""Host addresses according to p4-utils' assignment strategies l2, mixed and l3, or no strategy.
 
-In each strategy a host named h12 has 12 in its address. Hosts with other names get free addresses.
+In each strategy, the address of a host named h12 contains 12. Other hosts get free addresses.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,7 +70,7 @@ def _l2(hosts: Sequence[tuple[End, End]], _switch_ids: Mapping[str, int]) -> Gat
 
 
 def _mixed(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> Gateways:
-    """Use one subnet per switch; the switch has the last but one address of the subnet."""
+    """Use one subnet per switch; the switch has the second highest address of the subnet."""
     numbers = {host.node: _small_number("mixed", host.node) for host, _ in hosts}
     gateways = {}
     for switch, number in switch_ids.items():
@@ -93,7 +93,7 @@ def _l3(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> Gate
     for switch, switch_id in switch_ids.items():
         near = [(host, across) for host, across in hosts if across.node == switch]
         if near and switch_id > MAX_SWITCH_L3:
-            raise TestbedError(f"l3: switch {switch} is the {switch_id}th: expected no more than "
+            raise TestbedError(f"l3: switch {switch} has number {switch_id}: expected at most "
                                f"{MAX_SWITCH_L3}")  # fmt: skip
         taken = {numbers[host.node] for host, _ in near}
         free = (n for n in range(1, 255) if n not in taken)

@@ -15,7 +15,7 @@ class End:
     node: str
     port: int | None = None
     mac: str | None = None
-    # such as "10.0.1.1/24"; the address of a switch port is used only by its neighbour
+    # such as "10.0.1.1/24"; only the neighbour uses the address of a switch port
     address: str | None = None
 
 
@@ -48,8 +48,8 @@ def sort_by_names(links: Iterable[P4AppLink]) -> list[P4AppLink]:
 def sort_by_nodes(links: Iterable[P4AppLink]) -> Iterator[P4AppLink]:
     """Sort links in the order in which address strategies process them.
 
-    The order is that of Mininet's graph. Nodes appear in the order in which links first name them,
-    and each link appears only at the node whose name sorts first.
+    The order is that of Mininet's graph. Nodes appear in the order in which they first occur in
+    links. Each link appears only at the node whose name sorts first.
     """
     graph: dict[str, dict[str, list[P4AppLink]]] = {}
     for link in links:
@@ -75,7 +75,7 @@ def number_ports(links: Iterable[P4AppLink], switches: Mapping[str, object]) -> 
     ends = [end for link in ordered for end in (link.one, link.two) if end.node in taken]
     for end in ends:
         if end.port in taken[end.node]:
-            raise TestbedError(f"switch {end.node}: port {end.port} is given to two links")
+            raise TestbedError(f"switch {end.node}: port {end.port} has two links")
         if end.port is not None:
             taken[end.node].add(end.port)
     for end in ends:

@@ -18,8 +18,8 @@ from telemark.topology.checks import MAC
 GRPC_PORT = 9559  # TCP port of the first switch
 CPU_BRIDGE = "sw-cpu"  # node that p4-utils links to switches with a CPU port
 MAX_PORT = 510
-# Link properties that are ignored or translated to properties of telemark.topology.links. Weights
-# are ignored, because p4-utils uses them only to compute its own routes.
+# Link properties that the reader converts to those of telemark.topology.links. It ignores weights,
+# because p4-utils uses them only to compute its own routes.
 LINK_PROPERTIES = ("bw", "delay", "loss", "max_queue_size")
 KNOWN = {
     "": {"p4_src", "topology", "exec_scripts", "tasks_file", "cli", "pcap_dump", "enable_log",
@@ -89,7 +89,7 @@ class _Reader:
     def _read_link(self, link: Document) -> P4AppLink:
         parts = link.entries()
         if not 2 <= len(parts) <= 3:
-            link.wrong('two nodes and optional properties, as in ["h1", "s1", {"bw": 10}]')
+            link.wrong('two nodes and optional properties, such as ["h1", "s1", {"bw": 10}]')
         ends = [self._end(part, number, parts) for number, part in enumerate(parts[:2], start=1)]
         given = {key: value for key, value in self._default.items() if key in LINK_PROPERTIES}
         own = _items(parts[2]) if len(parts) == 3 else {}
@@ -116,7 +116,7 @@ class _Reader:
         )
 
     def _link(self, link: P4AppLink) -> Link:
-        """Convert a link and report its properties, which do not apply to traffic from hosts."""
+        """Convert a link, and report its properties; they do not apply to traffic from hosts."""
         if link.properties:
             given = [key for key in links.PROPERTIES if key in link.properties]
             words = ", ".join(f"{key}={link.properties[key]:.12g}" for key in given)
@@ -250,12 +250,12 @@ class _Reader:
         for host, task in [] if given is None else read_tasks(self._folder / given.text()):
             if host not in self._hosts:
                 assert given is not None
-                given.wrong(f"tasks of hosts: there is no host {host}")
+                given.wrong(f"tasks of existing hosts: there is no host {host}")
             tasks.setdefault(host, []).append(task)
         return tasks
 
     def _report_unknown(self) -> None:
-        """Report unsupported keys, each once."""
+        """Report each unsupported key once."""
         places = [("", self._document), ("topology", self._topology)]
         places += [("default", each) for each in [self._topology.get("default")] if each]
         places += [("hosts", each) for each in self._hosts.values()]
@@ -288,7 +288,7 @@ def _property(key: str, value: Document) -> Any:
 
 def _mac(value: Document) -> str:
     if not MAC.fullmatch(value.text()):
-        value.wrong('a MAC address, as in "00:00:0a:00:00:01"')
+        value.wrong('a MAC address such as "00:00:0a:00:00:01"')
     return value.text().lower()
 
 
@@ -298,7 +298,7 @@ def _interface(value: Document) -> IPv4Interface:
             return IPv4Interface(value.text())
     except ValueError:
         pass
-    value.wrong('an IPv4 address with its prefix, as in "10.0.1.1/24"')
+    value.wrong('an IPv4 address with its prefix length, such as "10.0.1.1/24"')
 
 
 def _gateway(route: Document) -> str:
@@ -306,4 +306,4 @@ def _gateway(route: Document) -> str:
     try:
         return str(IPv4Address(words[-1]))
     except (IndexError, ValueError):
-        route.wrong('a gateway, as in "via 10.0.1.1"')
+        route.wrong('a gateway such as "via 10.0.1.1"')

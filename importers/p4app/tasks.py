@@ -18,7 +18,7 @@ FUNCTIONS = {
     "send_tcp_flow",
     "recv_tcp_flow",
 }  # functions of MODULE that tasks may call
-KILL_S = 1  # time that p4-utils waits after terminating a command
+KILL_S = 1  # seconds between SIGTERM and SIGKILL, as in p4-utils
 
 
 def read_tasks(path: Path) -> list[tuple[str, Task]]:
@@ -41,14 +41,14 @@ def _task(where: str, line: str) -> tuple[str, Task]:
     except ValueError:
         words = []
     if not words or not (0 <= at_s < 1e9 and 0 <= for_s < 1e9):
-        raise TestbedError(f'{where}: expected HOST START_S DURATION_S "COMMAND", as in '
+        raise TestbedError(f'{where}: expected HOST START_S DURATION_S "COMMAND", such as '
                            'h1 0 5 "ping 10.0.0.2"')  # fmt: skip
     command = _command(where, words)
     return host, Task(at_s, f"timeout -k {KILL_S} {for_s:g} {command}" if for_s else command)
 
 
 def _command(where: str, words: list[str]) -> str:
-    """Convert a function call to a shell command; a single quoted argument already is a command."""
+    """Convert a function call to a shell command; a single quoted argument is already a command."""
     exe, module, args, named = words[0], None, [], {}
     rest = iter(words[1:])
     for word in rest:

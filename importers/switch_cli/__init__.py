@@ -1,1 +1,1 @@
-"""Scripts of simple_switch_CLI commands, carried out over P4Runtime."""
+"""Interpreter of simple_switch_CLI scripts, which executes the commands over P4Runtime."""

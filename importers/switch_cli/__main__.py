@@ -1,9 +1,9 @@
-"""Carry out a script of simple_switch_CLI commands on a running `minip4 switch`.
+"""Execute a script of simple_switch_CLI commands on a running `minip4 switch`.
 
-Usage: python -m importers.switch_cli NAME HOST:PORT DEVICE_ID CONTROL SCRIPT with P4Runtime at
-HOST:PORT, and `minip4 control` at the socket CONTROL. Prints the results of commands that read, and
-one line for each failed command. Exit status: 1 if a command failed, 2 (with a message on stderr)
-if the script could not be run.
+Usage: python -m importers.switch_cli NAME HOST:PORT DEVICE_ID CONTROL SCRIPT. HOST:PORT is the
+P4Runtime address, and CONTROL is the socket of `minip4 control`. Prints the results of read
+commands, and one line for each failed command. Exit status: 1 if a command failed, 2 (with a
+message on stderr) if the script could not be run.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ FAILED, UNUSABLE = 1, 2
 
 
 class Node:
-    """A running switch for Session, like a switch of telemark.backends.real.targets.minip4."""
+    """A running switch, with the methods of Minip4Switch that Session uses."""
 
     def __init__(self, control: Path) -> None:
         self._control = control

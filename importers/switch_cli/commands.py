@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from telemark.errors import TestbedError
 
-COMMENTS = ("//", "#")  # a comment must begin at the start of a line, as in p4-utils
+COMMENTS = ("//", "#")  # only at the start of a line, as in p4-utils
 
 
 class CommandError(TestbedError):
@@ -44,7 +44,7 @@ F = TypeVar("F", bound=Handler)
 
 
 def command(name: str, *, reads: bool = False) -> Callable[[F], F]:
-    """Register a method as a command by name; with `reads`, its result is shown to the user."""
+    """Register a method as a command; with `reads`, the result is shown to the user."""
 
     def mark(function: F) -> F:
         function.__dict__.update(command_name=name, command_reads=reads)
@@ -99,10 +99,10 @@ T = TypeVar("T", bound=Named)
 
 
 def find(kind: str, name: str, objects: Iterable[T]) -> T:
-    """Return the object of that name (`ipv4_lpm` for `MyIngress.ipv4_lpm`). Raises CommandError.
+    """Return the object with a full or abbreviated name. Raises CommandError.
 
-    As in simple_switch_CLI, a suffix after a dot is enough if it is unique among objects of the
-    kind.
+    As in simple_switch_CLI, the part after a dot (`ipv4_lpm` for `MyIngress.ipv4_lpm`) is
+    sufficient if it is unique among objects of this kind.
     """
     known = list(objects)
     for each in known:
@@ -112,5 +112,5 @@ def find(kind: str, name: str, objects: Iterable[T]) -> T:
     if len(found) == 1:
         return found[0]
     there = ", ".join(each.name for each in found or known) or "none"
-    which = f"{len(found)} have this name" if found else "there is none of this name"
+    which = f"{len(found)} have this name" if found else "there is no such name"
     raise CommandError(f"{kind} {name!r}: {which}: expected one of {there}")

@@ -1,4 +1,4 @@
-"""Handles, which are the numbers that simple_switch gives to entries, members, groups and nodes."""
+"""Handles: numbers by which simple_switch identifies entries, members, groups and nodes."""
 
 import heapq
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ VERSIONS = 256
 class Handles(Generic[T]):
     """Objects by handle; a new object gets the lowest free handle, from 0.
 
-    With `versioned` (table entries), a reused index gets a different handle, since the 8 bits above
-    the index increase by one.
+    With `versioned` (table entries), a handle consists of an index and an 8-bit version above it.
+    The version increases when an index is reused.
     """
 
     def __init__(self, what: str, *, versioned: bool = False) -> None:
@@ -42,7 +42,7 @@ class Handles(Generic[T]):
     def __getitem__(self, handle: int) -> T:
         if handle not in self._held:
             known = ", ".join(map(str, self._held)) or "none"
-            raise CommandError(f"there is no {self._what} {handle}: there are {known}")
+            raise CommandError(f"no {self._what} {handle}; expected one of {known}")
         return self._held[handle]
 
     def __setitem__(self, handle: int, value: T) -> None:

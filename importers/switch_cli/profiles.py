@@ -84,7 +84,7 @@ class Profiles:
         _ = self._members_of(found)[member]
         members = self._groups_of(found)[group]
         if member in members:
-            raise CommandError(f"member {member} is in group {group} already")
+            raise CommandError(f"member {member} is already in group {group}")
         return await self._set_members(found, group, [*members, member])
 
     @command("act_prof_remove_member_from_group")
@@ -93,7 +93,9 @@ class Profiles:
         found = self._find(profile)
         members = self._groups_of(found)[group]
         if member not in members:
-            raise CommandError(f"member {member} is not in group {group}: it has {members}")
+            raise CommandError(
+                f"member {member} is not in group {group}; its members are {members}"
+            )
         return await self._set_members(found, group, [m for m in members if m != member])
 
     @command("table_indirect_add")
@@ -129,7 +131,7 @@ class Profiles:
 
     def _profile_of(self, table: P4Table) -> P4ActionProfile:
         if table.action_profile is None:
-            raise CommandError(f"table {table.name} has no action profile: expected table_add")
+            raise CommandError(f"table {table.name} has no action profile; use table_add")
         return table.action_profile
 
     def _indirect(self, name: str, words: Sequence[str]) -> tuple[P4Table, fy.P4TableEntry, int]:

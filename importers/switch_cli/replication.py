@@ -1,4 +1,4 @@
-"""Commands for multicast groups and mirroring sessions: P4Runtime's packet replication engine."""
+"""Commands for multicast groups and mirroring sessions (P4Runtime: packet replication engine)."""
 
 from dataclasses import dataclass, field
 
@@ -27,8 +27,8 @@ class _Group:
 class Replication:
     """The packet replication engine of one switch, with groups of nodes as in simple_switch.
 
-    P4Runtime has no nodes, only groups with their copies. Therefore a change of a node rewrites its
-    group and the sessions that mirror to the group.
+    P4Runtime has no nodes; its groups consist of replicas. Therefore, a change of a node rewrites
+    its group and the sessions that mirror to the group.
     """
 
     def __init__(self, switch: fy.Switch) -> None:
@@ -42,7 +42,7 @@ class Replication:
     async def create_group(self, group: int) -> Answer:
         """Create a multicast group without nodes."""
         if group in self._groups:
-            raise CommandError(f"multicast group {group} exists already")
+            raise CommandError(f"multicast group {group} already exists")
         await self._switch.insert([fy.P4MulticastGroupEntry(group)])
         self._groups[group] = _Group()
         return []
@@ -81,7 +81,7 @@ class Replication:
         """Associate a node with a group."""
         nodes, found = self._group(group).nodes, self._nodes[node]
         if found.group is not None:
-            raise CommandError(f"node {node} is associated with group {found.group} already")
+            raise CommandError(f"node {node} is already associated with group {found.group}")
         nodes.append(node)
         try:
             await self._write(group)
@@ -129,7 +129,7 @@ class Replication:
         """Delete a mirroring session."""
         if mirror_id not in self._sessions:
             known = ", ".join(map(str, self._sessions)) or "none"
-            raise CommandError(f"there is no mirroring session {mirror_id}: there are {known}")
+            raise CommandError(f"no mirroring session {mirror_id}; expected one of {known}")
         await self._switch.delete([fy.P4CloneSessionEntry(mirror_id)])
         del self._sessions[mirror_id]
         return []
@@ -137,7 +137,7 @@ class Replication:
     def _group(self, group: int) -> _Group:
         if group not in self._groups:
             known = ", ".join(map(str, self._groups)) or "none"
-            raise CommandError(f"there is no multicast group {group}: there are {known}")
+            raise CommandError(f"no multicast group {group}; expected one of {known}")
         return self._groups[group]
 
     def _replicas(self, group: int) -> list[tuple[int, int]]:
@@ -159,7 +159,7 @@ class Replication:
     async def _set_session(
         self, session: int, group: int | None, replicas: list[tuple[int, int]]
     ) -> None:
-        """Set the copies of a session; an existing session is replaced, as in simple_switch."""
+        """Set the copies of a session; replace an existing session, as in simple_switch."""
         entry = fy.P4CloneSessionEntry(session, replicas=replicas)
         await self._switch.write([~entry if session in self._sessions else +entry])
         self._sessions[session] = group
@@ -167,10 +167,10 @@ class Replication:
 
 def _ports(words: tuple[str, ...]) -> tuple[int, ...]:
     if LAGS in words:
-        raise CommandError(f"{LAGS}: P4Runtime has no link aggregation groups: expected ports only")
+        raise CommandError(f"{LAGS}: P4Runtime has no link aggregation groups; expected only ports")
     if wrong := [word for word in words if not word.isdecimal()]:
-        raise CommandError(f"port {wrong[0]!r}: expected a number, 0 or more")
+        raise CommandError(f"port {wrong[0]!r}: expected a number of at least 0")
     ports = tuple(int(word) for word in words)
     if len({*ports}) != len(ports):
-        raise CommandError(f"ports {' '.join(words)}: one port is given twice")
+        raise CommandError(f"ports {' '.join(words)}: duplicate port")
     return ports

@@ -1,4 +1,4 @@
-"""Execution of simple_switch_CLI commands on one connected switch."""
+"""Executor of simple_switch_CLI commands on one connected switch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,24 +27,24 @@ from telemark.session.error_reporting import refusal
 
 # Commands that are not supported, and the reason.
 UNSUPPORTED = {
-    "set_crc16_parameters": "hash functions are set over Thrift alone",
-    "set_crc32_parameters": "hash functions are set over Thrift alone",
-    "set_toeplitz_hash_key": "hash functions are set over Thrift alone",
+    "set_crc16_parameters": "only Thrift can set hash functions",
+    "set_crc32_parameters": "only Thrift can set hash functions",
+    "set_toeplitz_hash_key": "only Thrift can set hash functions",
     "table_indirect_set_default": "P4Runtime's default entries have no members",
     "table_indirect_set_default_with_group": "P4Runtime's default entries have no groups",
     "mc_set_lag_membership": "P4Runtime has no link aggregation groups",
-    "load_new_config_file": "the network's description says what a switch runs",
-    "swap_configs": "the network's description says what a switch runs",
-    "port_add": "the network's description says which ports there are",
-    "port_remove": "the network's description says which ports there are",
+    "load_new_config_file": "the network description defines the P4 program",
+    "swap_configs": "the network description defines the P4 program",
+    "port_add": "the network description defines the ports",
+    "port_remove": "the network description defines the ports",
 }
 
 
 class Session:
-    """Commands to one switch, with the handles of simple_switch.
+    """Session with one switch, with the handles of simple_switch.
 
-    `node` is the switch in the network, with these `ports`. `report` is called with messages for
-    the user, namely results of commands that read, and deviations from requested values.
+    `node` is the switch in the network, and `ports` are its ports. `report` is called with messages
+    for the user: results of read commands, and deviations from requested values.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Session:
             return await handler(*arguments(name, handler, words))
         except P4ClientError as error:
             why = refusal(error)
-            raise CommandError(f"{line.where}: {name}: the switch refuses: {why}") from error
+            raise CommandError(f"{line.where}: {name}: rejected by the switch: {why}") from error
         except (TestbedError, Minip4Error) as error:
             raise CommandError(f"{line.where}: {name}: {error}") from error
         except ValueError as error:  # the number is too large for P4Runtime
@@ -107,7 +107,7 @@ class CommandScript:
     path: Path
 
     async def write(self, switch: fy.Switch, net: Network) -> list[str]:
-        """Run the script; return the results of commands that read, and the failures."""
+        """Run the script; return the results of read commands, and the failures."""
         lines: list[str] = []
         ports = [net.port(switch.name, neighbour) for neighbour in net.neighbours(switch.name)]
         await Session(switch, net.switch(switch.name), ports, lines.append).run(self.path)
@@ -116,7 +116,7 @@ class CommandScript:
 
 @dataclass(frozen=True)
 class ProgramAlone:
-    """Initial content of a switch whose tables stay empty."""
+    """Initial state of a switch with empty tables."""
 
     async def write(self, _switch: fy.Switch, _net: Network) -> list[str]:
         """Do nothing, since the connection has already pushed the program."""

@@ -18,7 +18,9 @@ AT_ONCE = 1024  # maximum number of cells per write request
 
 
 class State:
-    """Registers, counters and meters of one switch; `note` prints messages on inexact results."""
+    """Registers, counters and meters of one switch; `note` is called with messages on rounded
+    values.
+    """
 
     def __init__(self, switch: fy.Switch, tables: Tables, note: Callable[[str], None]) -> None:
         self._switch = switch
@@ -172,7 +174,7 @@ class State:
     def _config(self, words: Sequence[str]) -> fy.P4MeterConfig:
         """Convert two RATE:BURST arguments, per microsecond, to P4Runtime's integers per second."""
         if len(words) != RATES:
-            raise CommandError(f"{len(words)} rates: expected {RATES}, as in 0.001:10 0.002:20")
+            raise CommandError(f"{len(words)} rates: expected {RATES}, such as 0.001:10 0.002:20")
         (cir, cburst), (pir, pburst) = (self._rate(word) for word in words)
         return fy.P4MeterConfig(cir=cir, cburst=cburst, pir=pir, pburst=pburst)
 
@@ -183,12 +185,12 @@ class State:
         except ValueError:
             per_second = math.nan
         if not 0 <= per_second < 2**63 or not burst.isdecimal():
-            raise CommandError(f"rate {word!r}: expected RATE:BURST with a rate per microsecond "
-                               "and an integer burst, as in 0.001:10")  # fmt: skip
+            raise CommandError(f"rate {word!r}: expected RATE:BURST, with a rate per microsecond "
+                               f"and an integer burst, such as 0.001:10")  # fmt: skip
         whole = round(per_second) if per_second >= 1 else math.ceil(per_second)
         if not math.isclose(whole, per_second):
-            self._note(f"rate {word}: rounded from {per_second:g} to {whole} per second: "
-                       "rates are integers")  # fmt: skip
+            self._note(f"rate {word}: rounded from {per_second:g} to {whole} per second, because "
+                       f"rates are integers")  # fmt: skip
         return whole, int(burst)
 
 
@@ -203,7 +205,7 @@ def _entry_key(entry: fy.P4TableEntry) -> fy.P4TableEntry:
 
 
 class Queues:
-    """The egress queues of one switch with these ports (see telemark.network.Network.switch)."""
+    """The egress queues of one switch, at these ports (see telemark.network.Network.switch)."""
 
     def __init__(self, node: Any, ports: Sequence[int]) -> None:
         self._node = node

@@ -19,8 +19,7 @@ ARROW = "=>"
 class Tables:
     """The tables of one switch.
 
-    Entries that existed before the first command for their table also get handles, in the order in
-    which the switch lists them.
+    Existing entries also get handles at the first command for their table, in the switch's order.
     """
 
     def __init__(self, switch: fy.Switch) -> None:
@@ -128,7 +127,7 @@ class Tables:
         return self._entries[table]
 
     def entry(self, table: P4Table, keys: Sequence[str], priority: int) -> fy.P4TableEntry:
-        """Return an entry whose key is in P4Runtime's format. Raises CommandError."""
+        """Return an entry with its key in P4Runtime's format. Raises CommandError."""
         fields = list(table.match_fields)
         if len(keys) != len(fields):
             names = ", ".join(field.name for field in fields)
@@ -190,20 +189,20 @@ def has_priority(table: P4Table) -> bool:
 def split(table: P4Table, words: Sequence[str]) -> tuple[list[str], list[str], int]:
     """Split KEYS => PARAMETERS [PRIORITY] into keys, parameters and P4Runtime's priority.
 
-    The entry with the smallest number wins in simple_switch_CLI, and with the largest in P4Runtime.
-    Raises CommandError.
+    In simple_switch_CLI, the smallest number has precedence; in P4Runtime, the largest. Raises
+    CommandError.
     """
     rest, priority = list(words), 0
     if has_priority(table):
         last = rest.pop() if rest else ""
         if not last.isdecimal() or int(last) >= MAX_PRIORITY:
             raise CommandError(
-                f"priority {last!r}: table {table.name} expects one at the end, from 0 to "
-                f"{MAX_PRIORITY - 1}; the smallest number wins"
+                f"priority {last!r}: table {table.name} expects a priority at the end, from 0 "
+                f"(highest) to {MAX_PRIORITY - 1}"
             )
         priority = MAX_PRIORITY - int(last)
     if ARROW not in rest:
-        raise CommandError(f"no {ARROW}: expected one between keys and the action's parameters")
+        raise CommandError(f"no {ARROW}: expected between the keys and the action's parameters")
     arrow = rest.index(ARROW)
     return rest[:arrow], rest[arrow + 1 :], priority
 

@@ -27,7 +27,7 @@ def number(word: str, bits: int) -> int:
     except (AddressValueError, ValueError):
         raise CommandError(f"value {word!r}: expected {_expected(bits)}") from None
     if not 0 <= value < 1 << bits:
-        raise CommandError(f"value {word!r}: expected 0 to {(1 << bits) - 1:#x}, of {bits} bits")
+        raise CommandError(f"value {word!r}: expected 0 to {(1 << bits) - 1:#x} ({bits} bits)")
     return value
 
 
@@ -52,20 +52,20 @@ def _ternary(word: str, bits: int) -> tuple[int, int] | None:
 
 
 def _optional(word: str, bits: int) -> int | None:
-    """Parse an optional field: a ternary field with a mask of all bits or none."""
+    """Parse an optional field: a ternary field whose mask has either all bits or none."""
     masked = _ternary(word, bits)
     if masked is None:
         return None
     value, mask = masked
     if mask != (1 << bits) - 1:
-        raise CommandError(f"optional {word!r}: expected a mask of all bits, or of none")
+        raise CommandError(f"optional {word!r}: expected a mask with all bits or none")
     return value
 
 
 def _range(word: str, bits: int) -> tuple[int, int] | None:
     first, last = (number(part, bits) for part in _pair(word, "->", "1024->65535"))
     if first > last:
-        raise CommandError(f"range {word!r}: it ends before it begins")
+        raise CommandError(f"range {word!r}: the end is less than the start")
     return None if (first, last) == (0, (1 << bits) - 1) else (first, last)
 
 
@@ -81,7 +81,7 @@ _MATCHES: dict[P4MatchType | str, Callable[[str, int], Any]] = {
 def _pair(word: str, separator: str, example: str) -> tuple[str, str]:
     parts = word.split(separator)
     if len(parts) != 2:
-        raise CommandError(f"value {word!r}: expected two, as in {example}")
+        raise CommandError(f"value {word!r}: expected two values, such as {example}")
     return parts[0], parts[1]
 
 
@@ -94,4 +94,4 @@ def _mac(word: str) -> int:
 def _expected(bits: int) -> str:
     address = {IPV4_BITS: ", or an IPv4 address", MAC_BITS: ", or a MAC address",
                IPV6_BITS: ", or an IPv6 address"}  # fmt: skip
-    return f"a number, as in 10 or 0x0a{address.get(bits, '')}"
+    return f"a number such as 10 or 0x0a{address.get(bits, '')}"

@@ -28,7 +28,7 @@ class RuntimeFile:
 
     @property
     def program(self) -> str | None:
-        """Name of the program that the file is for."""
+        """Name of the program to which the entries belong."""
         blob = self.document.get("bmv2_json")
         return None if blob is None else Path(blob.text()).stem
 
@@ -36,7 +36,7 @@ class RuntimeFile:
         """Write the content; return a message with the counts. Raises TestbedError."""
         for key, _ in self.document.items():
             if key not in KEYS:
-                self.document.wrong(f"only {', '.join(KEYS)}; found {key}")
+                self.document.wrong(f"only the keys {', '.join(KEYS)}; found {key}")
         written = 0
         for key, made in (
             ("table_entries", _table_entry),
@@ -59,7 +59,7 @@ async def _write(switch: fy.Switch, entity: Entity, entry: Document) -> None:
         else:
             await switch.insert([entity])
     except fy.P4ClientError as error:
-        entry.wrong(f"an entry that switch {switch.name} accepts: {refusal(error)}")
+        entry.wrong(f"a valid entry; switch {switch.name} reports {refusal(error)}")
     except ValueError as error:
         entry.wrong(f"names in the program: {' '.join(str(error).split())}")
 

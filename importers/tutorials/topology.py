@@ -17,7 +17,7 @@ from telemark.topology.checks import MAC
 PORT = re.compile(r"(.+)-p([0-9]{1,9})")
 DELAY = re.compile(r"(\d+(?:\.\d+)?) *(us|ms|s|)")
 MOST_PORT = 510
-# Switch option in the file -> option of `minip4 switch`, with its minimum and maximum.
+# Map from switch option in the file to option of `minip4 switch`, minimum and maximum.
 SWITCH_OPTIONS = {"cpu_port": ("--cpu-port", 0, MOST_PORT),
                   "priority_queues": ("--priority-queues", 1, 8)}  # fmt: skip
 # keys of a switch that name a file, relative to the folder of the exercise
@@ -75,9 +75,9 @@ def _host(name: str, host: Document) -> Host:
     except ValueError:
         interface = None
     if interface is None or "/" not in address.text():  # otherwise the prefix would be /32
-        address.wrong('an IPv4 address with its prefix, as in "10.0.1.1/24"')
+        address.wrong('an IPv4 address with its prefix length, such as "10.0.1.1/24"')
     if not MAC.fullmatch(host["mac"].text()):
-        host["mac"].wrong('a MAC address, as in "08:00:00:00:01:11"')
+        host["mac"].wrong('a MAC address such as "08:00:00:00:01:11"')
     commands = host.get("commands")
     texts = [] if commands is None else [command.text() for command in commands.entries()]
     settings = parse_commands(texts, interface)
@@ -88,7 +88,7 @@ def _host(name: str, host: Document) -> Host:
 
 
 def _populations(switch: Document, folder: Path) -> list[TablePopulation]:
-    """Return the entries of both files; commands may change entries of the runtime file."""
+    """Return the entries of both files; the commands may change entries of the runtime file."""
     runtime, script = (switch.get(key) for key in FILES)
     populations: list[TablePopulation] = []
     if runtime is not None:
@@ -101,7 +101,7 @@ def _populations(switch: Document, folder: Path) -> list[TablePopulation]:
 def _stem(switch: Document, populations: list[TablePopulation]) -> str | None:
     """Return the name of the switch's program, if given.
 
-    The runtime file has precedence, since p4lang/tutorials pushes the program that this file names.
+    The program named in the runtime file has precedence, as in p4lang/tutorials.
     """
     for population in populations:
         if isinstance(population, RuntimeFile) and population.program is not None:
@@ -121,8 +121,8 @@ def _options(switch: Document) -> list[str]:
 def _link(link: Document, hosts: set[str], switches: set[str]) -> Link:
     """Convert [node, node, latency, bandwidth].
 
-    Latency is a number of ms or a string with a unit, bandwidth is in Mbit/s; both are optional.
-    They apply in both directions, except to traffic from hosts (see _unit_message).
+    Latency is a number of ms or a string with a unit. Bandwidth is in Mbit/s. Both are optional,
+    and apply in both directions, except to traffic from hosts (see _unit_message).
     """
     parts = link.entries()
     if not 2 <= len(parts) <= 4:
@@ -143,7 +143,7 @@ def _end(end: Document, hosts: set[str], switches: set[str]) -> tuple[str, int |
     match = PORT.fullmatch(name)
     if match is None or match[1] not in switches or int(match[2]) > MOST_PORT:
         end.wrong(
-            f"a host, or a switch with its port, as in s1-p3: {', '.join([*hosts, *switches])}"
+            f"a host, or a switch with its port such as s1-p3: {', '.join([*hosts, *switches])}"
         )
     return match[1], int(match[2])
 
@@ -154,7 +154,7 @@ def _delay_us(latency: Document) -> float:
         return 1000 * latency.number()
     match = DELAY.fullmatch(latency.value)
     if match is None:
-        latency.wrong('a number of ms, or a string as in "5ms"')
+        latency.wrong('a number of ms, or a string such as "5ms"')
     return float(match[1]) * {"s": 1_000_000, "ms": 1000, "us": 1, "": 1}[match[2]]
 
 

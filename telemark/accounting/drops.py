@@ -14,14 +14,15 @@ from telemark.errors import TestbedError
 from telemark.results.report import Check
 from telemark.traffic.flows import AnyRecord, FlowRecord
 
-# Map from drop reason of `minip4 switch` (docs/reference/minip4.md) to the end of its warning; {}
-# is a port. `queue` and `link` are missing, since a configured rate or loss causes these drops.
+# Map from drop reason of `minip4 switch` (docs/reference/minip4.md) to the text of its warning; {}
+# is a port. The reasons `queue` and `link` cause no warning, because the user configured the rate
+# or loss.
 ALWAYS_EXPECTED = {"queue"}
 REASONS = {
     "miss": "received at port {} dropped in ingress by the default action of a table without a "
     "matching entry (--trace shows the table: docs/reference/minip4.md)",
     "ingress": "received at port {} dropped in ingress by an action or statement of the program "
-    "(--trace shows which: docs/reference/minip4.md)",
+    "(--trace shows the statement: docs/reference/minip4.md)",
     "egress": "for port {} dropped in egress by the program",
     "no_port": "dropped: port {} does not exist, or is down",
     "no_group": "received at port {} dropped: their multicast group has no ports",
@@ -67,9 +68,7 @@ class DropReport:
     def add_network(
         self, network: str, counters: Mapping[str, Mapping[str, Any]], expected: Collection[str]
     ) -> None:
-        """Add the drops of a network that has stopped; `counters` is a map from switch to its
-        counters.
-        """
+        """Add the drops of a network that has stopped; `counters` maps switches to counters."""
         is_expected = {*expected, *ALWAYS_EXPECTED}
         if expects_program_drops(expected):
             is_expected.add("bmv2")  # bmv2 does not distinguish drops by the program
@@ -82,7 +81,7 @@ class DropReport:
                 ]
 
     def add_flows(self, network: str, records: Iterable[AnyRecord]) -> None:
-        """Add the flows of a network that lost all packets, except flows with allow_total_loss."""
+        """Add the flows that lost all packets in a network, except flows with allow_total_loss."""
         self.flows += [
             f"{network}: flow {record.flow.id} from {record.flow.source} to "
             f"{record.flow.destination}"
@@ -92,9 +91,7 @@ class DropReport:
         ]
 
     def checks(self) -> list[Check]:
-        """Return one failed check per kind of rejected frames, and one for flows that lost all
-        packets.
-        """
+        """Return the failed checks: one per kind of rejected frames, and one for dead flows."""
         checks = []
         for fault in Fault:
             frames, where = Counter[str](), [each for each in self.rejected if each.fault is fault]
@@ -110,7 +107,7 @@ class DropReport:
         return checks
 
     def warnings(self) -> list[str]:
-        """Return one line per switch, port and reason, with sums over all networks, largest sum
+        """Return one line per switch, port and reason: the sum over all networks, largest sum
         first.
         """
         packets: Counter[tuple[str, str, str]] = Counter()
@@ -127,9 +124,7 @@ class DropReport:
         return [*self._host_warnings(), *lines]
 
     def _host_warnings(self) -> list[str]:
-        """Return one line per host and kind of fault, with the sum over all networks and an
-        example.
-        """
+        """Return one line per host and kind of fault: the sum over all networks, and an example."""
         lines = {}
         for each in self.rejected:
             key = each.host, each.fault

@@ -1,8 +1,8 @@
 """Packet accounting of a network: sent = received + dropped + consumed.
 
 It compares two independent sources, namely counters of switches and links, and counters of the
-kernel. A run is invalid if the kernel or bmv2 dropped a packet. bmv2 gives no reason for drops, and
-its drops must not be mistaken for link loss.
+kernel. A run is invalid if the kernel or bmv2 dropped a packet: bmv2 reports no reason for a drop,
+so its drops could be mistaken for link loss.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,8 +45,8 @@ class PacketAccounting:
         """Compute the accounting of a network that has stopped.
 
         `consumed_by_xdp` is a map from interface to the number of frames that XDP programs consumed
-        before the packet socket. Drops by the kernel make the run inconclusive. So do drops by
-        bmv2, unless the network expects its programs to drop packets, since bmv2 does not
+        before the packet socket. Drops by the kernel make the run inconclusive. Drops by bmv2 make
+        it inconclusive, too, unless the network expects its programs to drop packets: bmv2 does not
         distinguish drops by programs from other drops.
         """
         consumed_by_xdp = consumed_by_xdp or {}
@@ -147,7 +147,7 @@ def _reject_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
 
 
 def _missing_in_bmv2(counters: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, int]:
-    """Return for each bmv2 switch the number of frames that entered it minus those that left it."""
+    """Return, per bmv2 switch, the number of frames that entered it minus those that left it."""
     return {
         name: counted["inner"]["into"] - counted["inner"]["out"]
         for name, counted in counters.items()
@@ -175,8 +175,7 @@ def _unbalanced_switches(engines: Mapping[str, dict[str, int]]) -> list[str]:
 
 
 def _unbalanced_links(net: Network, consumed_by_xdp: Mapping[str, int]) -> list[str]:
-    """List link directions in which the far end did not receive as many frames as the near end
-    delivered.
+    """List link directions where the far end did not receive all frames from the near end.
 
     A host's kernel counts frames before XDP; a switch counts them at its packet socket.
     """
@@ -198,7 +197,7 @@ def _delivered(net: Network, end: LinkEnd) -> int:
     if end.node not in net.counters:
         return net.interface_counters[end.interface]["sent"]
     port = net.counters[end.node]["ports"][str(end.port)]
-    link = port["link"]  # this counter is 0 before a link has properties
+    link = port["link"]  # this counter is 0 for a link without properties
     return int(port["transmitted_packets"] - link["sent_packets"] + link["delivered_packets"])
 
 

@@ -23,7 +23,7 @@ IPV4, UDP_PROTOCOL = 0x0800, 17
 class Frames:
     """Frames of a capture in order: times (ns, CLOCK_MONOTONIC), lengths on the wire, and bytes.
 
-    `bytes` has one row per frame; rows are truncated or padded with zeros to the same width.
+    `bytes` has one row per frame; each row is truncated, or padded with zeros, to the same width.
     """
 
     time_ns: NDArray[np.uint64]
@@ -165,16 +165,14 @@ def _runs(path: Path, data: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
 def _run_of_equal_size(
     path: Path, data: NDArray[np.uint8], at: int
 ) -> tuple[NDArray[np.uint8], int]:
-    """Return the records of equal size from offset `at` on, one per row, and the offset of their
-    end.
-    """
+    """Return the equally long records from offset `at` on, one per row, and their end offset."""
     if at + RECORD.itemsize > len(data):
         raise TestbedError(f"{path}: file ends within a frame")
     size = RECORD.itemsize + int(data[at : at + RECORD.itemsize].view(RECORD)["captured"][0])
     rows = (len(data) - at) // size
     if rows == 0:
         raise TestbedError(f"{path}: file ends within a frame")
-    # Compare 64 records first, since comparing all would be slow if sizes alternate.
+    # Compare only 64 records first, because comparing all is slow if sizes alternate.
     for limit in (64, rows):
         run = data[at : at + min(limit, rows) * size].reshape(-1, size)
         other = np.flatnonzero(_headers(run)["captured"] != size - RECORD.itemsize)

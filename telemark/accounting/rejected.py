@@ -1,6 +1,6 @@
 """Frames that a host rejected because a P4 program wrote a wrong checksum or length.
 
-The load on the machine is not the cause of these drops.
+These drops are not caused by the load on the machine.
 """
 
 import struct
@@ -101,7 +101,7 @@ def _wrong_checksum(data: bytes, at: int, pseudo_header: bytes) -> str | None:
     covered = pseudo_header + data[:at] + b"\0\0" + data[at + 2 :]
     words = struct.unpack(f">{(len(covered) + 1) // 2}H", covered + b"\0" * (len(covered) % 2))
     expected = ~_folded(sum(words)) & 0xFFFF
-    if _folded(found + sum(words)) == 0xFFFF:  # this also holds if checksum 0 was sent as 0xFFFF
+    if _folded(found + sum(words)) == 0xFFFF:  # also true if checksum 0 was sent as 0xFFFF
         return None
     return f"checksum {found:#06x}, expected {expected or 0xFFFF:#06x}"
 

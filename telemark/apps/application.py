@@ -16,9 +16,7 @@ from telemark.session.error_reporting import user_frames
 from telemark.topology.links import ETHERNET_BYTES, UDP_BYTES
 from telemark.traffic.received import Arrivals, Datagrams, Frames, Taken
 
-APPLICATION_PROCESS = (
-    "TELEMARK_APPLICATION"  # environment variable of a process that imports an experiment's script
-)
+APPLICATION_PROCESS = "TELEMARK_APPLICATION"  # set in processes that import a script
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Application(ABC):
         """Open ports and set timers."""
 
     def result(self) -> Any:
-        """Return the result for the experiment; called after delivery of the last packet."""
+        """Return the result for the experiment; called after the last packet was delivered."""
         return None
 
 
@@ -82,13 +80,13 @@ class UdpPort:
     def send(self, payload: bytes, address: str, port: int, *, dscp: int = 0, ecn: int = 0) -> None:
         """Send a datagram to a host of the network immediately. Raises TestbedError.
 
-        `ecn`: 0 not ECN-capable, 1 ECT(1), 2 ECT(0), 3 congestion experienced (RFC 3168).
+        `ecn` (RFC 3168): 0 not ECN-capable, 1 ECT(1), 2 ECT(0), 3 congestion experienced.
         """
         limit = self._host.mtu_bytes - UDP_BYTES
         if len(payload) > limit:
             raise TestbedError(f"payload of {len(payload)} bytes: expected at most {limit}")
         if address not in self._host.neighbours:
-            raise TestbedError(f"address {address}: no host of the network has it")
+            raise TestbedError(f"address {address}: no host of the network has this address")
         _check("UDP port", port, 1, 0xFFFF)
         _check("dscp", dscp, 0, 63)
         _check("ecn", ecn, 0, 3)
@@ -156,9 +154,9 @@ class Host(ABC):
         """Return the time of the common clock: nanoseconds since an arbitrary start."""
 
     def call_at(self, time_ns: float, callback: Callable[[], None]) -> None:
-        """Run a callback at or just after a time of the common clock, immediately if it is past.
+        """Run a callback at or just after a time of the common clock; immediately if it has passed.
 
-        Callbacks that are due after the network begins to stop do not run.
+        Callbacks that are still waiting when the network begins to stop do not run.
         """
         self._timers.add(time_ns, callback)
 
@@ -168,8 +166,8 @@ class Host(ABC):
     ) -> UdpPort:  # fmt: skip
         """Open a UDP port; `on_datagrams` is called with batches of arriving datagrams.
 
-        A batch is delivered immediately, or at most `hold_us` after its first datagram arrived. A
-        delay reduces the number of calls in virtual time and of wake-ups in real time. Raises
+        A batch is delivered at most `hold_us` after the arrival of its first datagram. A value
+        above 0 reduces the number of calls in virtual time, and of wake-ups in real time. Raises
         TestbedError if the port is in use.
         """
         _check("UDP port", port, 1, 0xFFFF)
@@ -182,9 +180,8 @@ class Host(ABC):
     ) -> FramePort:
         """Open the host's interface for Ethernet frames.
 
-        `on_frames` is called with all arriving frames. With `on_frames`, the application replaces
-        the host's NIC: the host has no IP stack, so neither flows nor pings reach it. `hold_us`:
-        see udp().
+        `on_frames` is called with all arriving frames. It replaces the host's IP stack, so flows
+        and pings do not reach the host. `hold_us`: see udp().
         """
         socket = self._open_frames(takes=on_frames is not None)
         if on_frames is not None:
@@ -198,7 +195,7 @@ class Host(ABC):
     def _open_frames(self, *, takes: bool) -> FrameSocket: ...
 
     def close(self) -> None:
-        """Deliver all held packets and stop holding, because the network is about to stop."""
+        """Deliver all held packets and hold no more, because the network is about to stop."""
         for receiver in self.receivers:
             receiver.hold_ns = 0
             receiver.deliver()
@@ -227,7 +224,7 @@ class Receiver:
             self.deliver()
 
     def deliver(self) -> None:
-        """Deliver all waiting packets; packets that arrive during the call are held again."""
+        """Deliver all waiting packets; hold packets that arrive during the call."""
         self.is_held = False
         while True:
             arrivals = self._kind(self.socket.take())
@@ -259,7 +256,7 @@ class RunningApplication:
         Raises RuntimeError before the network has stopped.
         """
         if not self.results:
-            raise RuntimeError(f"{self} has no result before the end of the network's with block")
+            raise RuntimeError(f"{self}: no result before the end of the network's `with` block")
         return self.results[0]
 
     def __str__(self) -> str:

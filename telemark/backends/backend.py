@@ -1,4 +1,4 @@
-"""Interface between a Network and its backend in real or virtual time."""
+"""Interface between a Network and its backend (real or virtual time)."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +58,7 @@ class Outcome:
     udp_losses: dict[str, int] = field(default_factory=dict)
     rejected: list[RejectedFrames] = field(default_factory=list)
     applications: "list[RunningApplication]" = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)  # messages for the user
+    remarks: list[str] = field(default_factory=list)  # messages to the user
     invalid: list[InvalidRunError] = field(default_factory=list)
 
 

@@ -1,11 +1,11 @@
 """Parser of experiment docstrings: question, claim, and published results.
 
-The question is the first paragraph. Two more paragraphs are found by their first word:
+The question is the first paragraph. The first word identifies two more paragraphs:
 
     Claim: In each block, the measured loss equals the actual loss to the packet.
     Published: RFC 9341, section 5: exact while clocks agree within half a block.
 
-`Claim` is what the checks verify; `Published` is a published result with its source.
+The checks verify the `Claim`. `Published` is a published result with its source.
 """
 
 import ast

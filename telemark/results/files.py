@@ -43,7 +43,7 @@ def exclusive(folder: Path) -> Iterator[Path]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        for stale in folder.glob(".*.partial"):  # file of a killed run
+        for stale in folder.glob(".*.partial"):  # left by a killed run
             stale.unlink()
         yield folder
     finally:

@@ -1,8 +1,8 @@
-"""Goodness of fit: one test whether all points of a figure agree with theory.
+"""Goodness of fit: one test for the agreement of all points of a figure with theory.
 
-If 60 points agree with theory and each is tested with 99 % confidence, at least one point fails in
-about every second run. Therefore each point gets a p-value. The smallest p-value times the number
-of points (Bonferroni) must be above 1 %.
+If each of 60 points is tested with 99 % confidence, at least one point fails in about every second
+run, even if all agree with theory. Therefore, a p-value is computed for each point. The smallest
+p-value times the number of points (Bonferroni) must be above 1 %.
 """
 
 import math
@@ -53,9 +53,7 @@ def t_test_p_value(values: ArrayLike, expected: float) -> float:
 
 
 def agreement_check(what: str, chances: Sequence[float]) -> Check:
-    """Return the check of a figure: the corrected p-value of the point that agrees least with
-    theory.
-    """
+    """Return the check of a figure: the corrected p-value of the point with the worst agreement."""
     together = min(1.0, min(chances) * len(chances))
     name = f"{what}: p-value of {len(chances)} points under theory"
     return Check(name, together, 1, 1 - LEVEL)

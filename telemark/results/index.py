@@ -1,7 +1,7 @@
 """Report page (index.html) of a results folder: verdict, claims, a replay, and each experiment.
 
-Failed experiments come first. The page is a single file with all figures; it needs no network and
-no server. Only links to data refer to other files in the folder.
+Failed experiments come first. The page is a single file that contains all figures; it needs no
+network and no server. Only links to data refer to other files in the folder.
 """
 
 import json
@@ -59,7 +59,7 @@ def _page(results: Path) -> str:
 
 
 def _render(folder: Path) -> tuple[dict[Result, tuple[str, str]], list[Path]]:
-    """Render the row and the section of each result; return them and the unreadable summaries."""
+    """Render the row and the section of each result; also return the unreadable summaries."""
     html, unreadable = {}, []
     for path in sorted(folder.glob("*/summary.json")):
         try:
@@ -71,9 +71,7 @@ def _render(folder: Path) -> tuple[dict[Result, tuple[str, str]], list[Path]]:
 
 
 def _replay(results: Path) -> str:
-    """Render the replay of the first run with a replay, or else the reference's replay; "" if none
-    exists.
-    """
+    """Render the first replay of the results or else of the reference; "" if none exists."""
     for folder, source in ((results, "Run"), (reference.REFERENCE, "Reference")):
         for path in sorted(folder.glob(f"*/{NAME}")):
             try:

@@ -1,4 +1,4 @@
-"""Common style of all figures: for papers, and readable with colour blindness.
+"""Common style of all figures: suitable for papers, and for readers with colour blindness.
 
 A figure is one or two columns wide, uses 8-point text, and has no title: its caption
 (`Report.caption`) describes it. Legends are above their panel.
@@ -43,9 +43,9 @@ _STYLE: Any = {
     "legend.labelspacing": 0.3,
     "lines.linewidth": 1.0,
     "lines.markersize": 3.5,
-    "pdf.fonttype": 42,  # embedded TrueType, since publishers refuse matplotlib's default, Type 3
+    "pdf.fonttype": 42,  # embedded TrueType, since publishers reject matplotlib's default (Type 3)
     "savefig.dpi": 300,
-    "svg.hashsalt": "telemark",  # makes the file the same for the same data
+    "svg.hashsalt": "telemark",  # the same data give the same file
     "xtick.labelsize": 7.0,
     "xtick.major.width": 0.6,
     "xtick.minor.width": 0.4,
@@ -58,8 +58,7 @@ mpl.rcParams.update(_STYLE)
 
 
 def figure(panels: int = 1, *, height_in: float = HEIGHT_IN) -> tuple[Figure, tuple[Axes, ...]]:
-    """Create a figure: a single panel, one column wide, or several lettered panels, two columns
-    wide.
+    """Create a figure: a single panel (one column wide), or several lettered panels (two columns).
 
     The caller sets axis labels with units.
     """
@@ -94,7 +93,7 @@ def ring(axes: Axes, x: ArrayLike, y: ArrayLike, label: str = "") -> None:
 
 
 def runs(number: int, time: str) -> str:
-    """Describe points and error bars in a caption; `time` is real or virtual."""
+    """Return the caption text on points and error bars; `time` is real or virtual."""
     points = "one run" if number == 1 else f"mean and standard deviation of {number} runs"
     return f"{points} in {time} time"
 

@@ -20,7 +20,7 @@ from minip4.compiler.source import SourceFile
 from telemark import REPOSITORY
 
 PACKAGES = ("telemark", "finsy", "matplotlib", "numpy", "scapy")
-# Folders of installed modules, which python_files() skips.
+# Folders of installed modules; python_files() skips them.
 INSTALLED = (f"{sys.prefix}/", f"{sysconfig.get_path('stdlib')}/")
 
 
@@ -28,7 +28,7 @@ INSTALLED = (f"{sys.prefix}/", f"{sysconfig.get_path('stdlib')}/")
 class P4Source:
     """P4 program as compiled: the preprocessed text, with all included files.
 
-    `sha256` is a hash of its tokens. It depends neither on comments, line breaks and the path, nor
+    `sha256` is a hash of the tokens. It does not depend on comments, line breaks and the path, or
     on core.p4 and v1model.p4, which belong to the compiler.
     """
 
@@ -48,7 +48,7 @@ class P4Source:
         return cls(path, tuple(defines), hashlib.sha256(own.encode()).hexdigest(), files)
 
     def as_portable(self) -> tuple[str, tuple[str, ...], str, tuple[str, ...]]:
-        """Return plain data that from_portable() can read in another checkout."""
+        """Return plain data, which from_portable() can read in another checkout."""
         files = tuple(sorted(_shown(path) for path in self.files))
         return _shown(self.path), self.defines, self.sha256, files
 
@@ -67,7 +67,7 @@ class P4Source:
 
 @dataclass(frozen=True)
 class BpfSource:
-    """C file of a BPF program; `sha256` includes the project's headers that it includes."""
+    """C file of a BPF program; `sha256` covers the file and the project headers that it includes."""
 
     path: Path
     sha256: str
@@ -77,7 +77,7 @@ class BpfSource:
         return {"path": _shown(self.path), "sha256": self.sha256}
 
 
-# BPF programs compiled by this process; the compiler's caller adds to it.
+# BPF programs compiled by this process; the caller of the compiler adds them.
 bpf_sources: set[BpfSource] = set()
 
 
@@ -87,7 +87,7 @@ def _all_files(file: SourceFile) -> list[SourceFile]:
 
 @dataclass
 class Origin:
-    """Provenance of one run: docstring (telemark.results.docstring), date, and programs."""
+    """Provenance of a run: docstring (telemark.results.docstring), date, and programs."""
 
     question: str = ""
     claim: str = ""
@@ -141,10 +141,10 @@ def _cpu_model() -> str:
 
 
 def git_state(used: Iterable[Path], repository: Path = REPOSITORY) -> tuple[str, list[str]]:
-    """Return the commit, with `+` if files differ from it, and the names of these files.
+    """Return the commit, and the names of files that differ from it.
 
-    The named files are changed files that git tracks, except results, and untracked files in
-    `used`. The commit is `unknown` outside a checkout.
+    A commit with differing files ends with `+`. The names are those of changed tracked files,
+    except results, and of untracked files in `used`. Outside a checkout, the commit is `unknown`.
     """
     # Under sudo the checkout belongs to another user; git rejects it without safe.directory.
     git = ["git", "-c", f"safe.directory={repository}", "-C", str(repository)]
@@ -176,5 +176,5 @@ def python_files() -> set[Path]:
 
 
 def _shown(path: Path, repository: Path = REPOSITORY) -> str:
-    """Return a path relative to the repository's root if it is below the root, else unchanged."""
+    """Return a path relative to the repository's root if it is below the root; else unchanged."""
     return str(path.relative_to(repository) if path.is_relative_to(repository) else path)

@@ -4,7 +4,7 @@
 
 NAME is a folder in results/reference/: the name of an experiment (virtual time), the name with the
 suffix `_real` (real time), or the name of a benchmark. All changes must be committed, because
-results name the commit that they were made with.
+results contain the commit of the code.
 """
 
 import argparse
@@ -33,7 +33,7 @@ EBPF_PREFIXES = ("xdp_", "ebpf_", "threat_")  # prefixes of experiments with eBP
 EBPF_WITH_SWITCHES = ("ebpf_edge",)
 REAL_ONLY = ("targets", *PROCESSES, *EBPF_PREFIXES)
 
-# Benchmarks run only if they are named, since they need other software for comparison.
+# Benchmarks run only on request, because they need other software for comparison.
 BENCHMARKS = {
     "benchmark_switch": ["benchmarks/speed/switch.py"],
     "virtual": ["benchmarks/speed/virtual.py", "--time", "virtual"],
@@ -44,7 +44,7 @@ BENCHMARKS = {
 class Comparison:
     """Comparison of results with their reference."""
 
-    folder: Path  # belongs to the reference
+    folder: Path  # of the reference
     date: str  # of the reference
     text: str
     agrees: bool | None = None  # None if numbers cannot be compared
@@ -82,7 +82,7 @@ def compare(results: Path, summary: Mapping[str, Any]) -> Comparison | None:
 
 
 def _other_settings(summary: Mapping[str, Any], reference: Mapping[str, Any]) -> list[str]:
-    """Return the names of the settings that differ."""
+    """Return the names of settings that differ."""
     ours, theirs = (
         {**each["parameters"], "seed": each["seed"], "target": each["target"]}
         for each in (summary, reference)
@@ -105,7 +105,7 @@ def _difference(ours: Path, theirs: Path, ignored: set[str]) -> str | None:
 
 
 def commands() -> dict[str, list[str]]:
-    """Return a map from the folder name of each reference to its command: script and options."""
+    """Return a map from each reference (folder name) to its command: script and options."""
     found = {}
     for script in sorted((REPOSITORY / "experiments").glob("[!_]*.py")):
         path = str(script.relative_to(REPOSITORY))
@@ -116,14 +116,12 @@ def commands() -> dict[str, list[str]]:
 
 
 def has_switches(name: str) -> bool:
-    """Return whether an experiment, given by its name or by the name of its reference, has P4
-    switches.
-    """
+    """Return whether an experiment, or the experiment of a reference, has P4 switches."""
     return name.startswith(EBPF_WITH_SWITCHES) or not name.startswith((*PROCESSES, *EBPF_PREFIXES))
 
 
 def flaws(folder: Path) -> list[str]:
-    """List the problems that prevent the results in a folder from being a reference."""
+    """Return the reasons why the results in a folder cannot become a reference."""
     summary = json.loads((folder / "summary.json").read_text())
     revision = summary["environment"]["git"]
     found = []

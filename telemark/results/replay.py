@@ -51,10 +51,10 @@ class Replay:
         path.write_text(json.dumps(data, separators=(",", ":")) + "\n")
 
     def _packets(self, flow: ReplayedFlow) -> list[int]:
-        """Return the concatenated times of the packets in the interval, as differences.
+        """Return the times of the packets in the interval, concatenated and as differences.
 
-        The first time of a packet is relative to the first time of the previous packet. Each other
-        time is relative to the preceding time of the same packet.
+        A packet's first time is relative to the first time of the previous packet. Each other time
+        is relative to the preceding time of the same packet.
         """
         times_ns = flow.times_ns
         in_interval = (times_ns[:, -1] >= self.begin_ns) & (times_ns[:, 0] < self.end_ns)

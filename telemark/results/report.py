@@ -24,14 +24,14 @@ from telemark.results.replay import Replay
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# File formats, without metadata that changes from run to run, so that the same data give the same
+# File formats, without metadata that differs between runs, so that the same data give the same
 # file.
 FIGURE_KINDS: Mapping[str, Any] = {
     "png": {"Software": None},
     "svg": {"Date": None},
     "pdf": {"CreationDate": None},
 }
-# style of the word INCONCLUSIVE, which is written across the figure
+# style of the word INCONCLUSIVE across the figure
 INCONCLUSIVE: Mapping[str, Any] = {
     "ha": "center", "va": "center", "rotation": 20, "size": 40, "color": "red", "alpha": 0.4,
 }  # fmt: skip
@@ -50,14 +50,15 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether the measured value is within the tolerance."""
+        """True if the measured value is within the tolerance."""
         return bool(abs(self.measured - self.expected) <= self.tolerance)
 
 
 @dataclass
 class Report:
-    """Outcome of an experiment; `samples` has one dictionary per measurement, all with the same
-    keys.
+    """Outcome of an experiment.
+
+    `samples` has one dictionary per measurement; all dictionaries have the same keys.
     """
 
     samples: Sequence[Mapping[str, Any]]
@@ -68,17 +69,17 @@ class Report:
     replay: Replay | None = None  # for index.html; only in virtual time
     tables: Sequence[Table] = ()
     machine_columns: Sequence[str] = ()  # columns of samples that depend on the machine
-    drops: Sequence[Mapping[str, Any]] = ()  # packets dropped by switches; the run adds them
+    drops: Sequence[Mapping[str, Any]] = ()  # packets dropped by switches, added by the run
     capacities: Sequence[Mapping[str, Any]] = ()  # CapacityEstimates as mappings
-    inconclusive: Sequence[str] = ()  # reasons why the run is inconclusive; the run adds them
+    inconclusive: Sequence[str] = ()  # reasons why the run is inconclusive, added by the run
 
     @property
     def passed(self) -> bool:
-        """Whether there are checks, and all passed."""
+        """True if there are checks, and all passed."""
         return bool(self.checks) and all(check.passed for check in self.checks)
 
     def write(self, name: str, options: argparse.Namespace, origin: Origin) -> None:
-        """Write samples.csv, `name`.png, .svg and .pdf, and finally summary.json into options.out.
+        """Write samples.csv, `name`.png, .svg and .pdf, and finally summary.json to options.out.
 
         Each file is replaced atomically, so that an interrupted run does not damage earlier
         results.

@@ -60,7 +60,7 @@ class Result:
 
     @property
     def has_passed(self) -> bool:
-        """Whether there are checks, and all passed."""
+        """True if there are checks, and all passed."""
         return bool(self.checks) and not self.failed
 
     @property

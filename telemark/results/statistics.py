@@ -6,7 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-NORMAL_999 = 3.2905  # 99.9 % of a normal distribution lie within this number of standard deviations
+NORMAL_999 = (
+    3.2905  # 99.9 % of normally distributed values are within this many standard deviations
+)
 KOLMOGOROV_999 = 1.949  # 99.9 % of Kolmogorov's distribution lie below this value
 
 

@@ -1,9 +1,9 @@
 """Run all experiments sequentially, and build results/index.html.
 
-Experiments that already passed with the same options are skipped until something they depend on
-changes. A failed experiment does not stop the other experiments. The exit status is that of the
-worst outcome. From worst to best: 3 (unhandled exception), 1 (failed check), 2 (inconclusive or
-unavailable experiment), 0.
+An experiment that already passed with the same options is skipped until a dependency changes. A
+failed experiment does not stop the other experiments. The exit status is that of the worst outcome;
+from worst to best: 3 (unhandled exception), 1 (failed check), 2 (inconclusive or unavailable
+experiment), 0.
 """
 
 from telemark import REPOSITORY
@@ -45,7 +45,7 @@ WORDS = {
     cli.INTERNAL_ERROR: "unhandled exception",
 }
 WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.INTERNAL_ERROR)  # then signals
-MAX_STDERR_BYTES = 4096  # maximum number of bytes that are kept to find the last line
+MAX_STDERR_BYTES = 4096  # maximum number of bytes that are searched for the last line
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Outcome:
     text: str
     status: int = cli.PASSED
     duration_s: float = 0.0
-    has_results: bool = True  # whether the folder has results for these options
+    has_results: bool = True  # True if the folder has results for these options
     rates: str = ""  # on bmv2: the sustained fractions of the requested rates
 
 
@@ -90,9 +90,7 @@ def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
 
 
 def _severity(status: int) -> int:
-    """Return a number that is larger for a worse exit status; 1 (failed) is worse than 2
-    (inconclusive).
-    """
+    """Return a number that increases with the severity of an exit status; 1 is worse than 2."""
     return WORST_LAST.index(status) if status in WORST_LAST else status
 
 
@@ -134,7 +132,7 @@ def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Out
     )
 
     def forward(number: int, _frame: FrameType | None) -> None:
-        # with SIGINT from a terminal, the experiment gets two signals, which count as one
+        # after Ctrl-C, the experiment gets two signals, which count as one
         process.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in STOPPING}
@@ -147,7 +145,7 @@ def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Out
         status = SIGNALLED - status
     has_results = _written_ns(summary) != written
     if status == cli.CHECK_FAILED and not has_results and not last_line.startswith(prefix):
-        status = cli.INTERNAL_ERROR  # Python's status 1: the script cannot be imported
+        status = cli.INTERNAL_ERROR  # status 1 of Python: the script cannot be imported
     text = WORDS.get(
         status, f"ended by signal {status - SIGNALLED}; run the same command again to resume"
     )
@@ -163,7 +161,7 @@ def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Out
 def _forward_stderr(process: subprocess.Popen[bytes]) -> str:
     """Print the stderr of an experiment until the process ends; return its last line.
 
-    Children of a killed process may hold the pipe open longer.
+    Do not wait for EOF, because children of a killed process may keep the pipe open.
     """
     assert process.stderr is not None
     tail, errors, ended = b"", process.stderr.fileno(), os.pidfd_open(process.pid)
@@ -184,7 +182,9 @@ def _written_ns(summary: Path) -> int | None:
 
 
 def _compare(outcome: Outcome, results: Path) -> Outcome:
-    """Compare the results of a passed experiment with results/reference/; it fails if different."""
+    """Compare the results of a passed experiment with results/reference/; a difference is a
+    failure.
+    """
     summary = results / outcome.name / "summary.json"
     if outcome.status != cli.PASSED or not outcome.has_results:
         return outcome
@@ -195,10 +195,9 @@ def _compare(outcome: Outcome, results: Path) -> Outcome:
 
 
 def _rates(outcome: Outcome, results: Path) -> str:
-    """Return the capacities that an experiment's probes measured, as fractions of the requested
-    rates.
+    """Return the capacities measured by an experiment's probes, as fractions of requested rates.
 
-    "fixed" if the experiment does not probe.
+    The result is "fixed" if the experiment has no probe.
     """
     summary = results / outcome.name / "summary.json"
     if not outcome.has_results or outcome.status not in (cli.PASSED, cli.CHECK_FAILED):

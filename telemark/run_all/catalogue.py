@@ -1,4 +1,4 @@
-"""Catalogue of experiments: name, system, and whether an experiment can run here."""
+"""Catalogue of experiments: name, system, and reasons why an experiment cannot run here."""
 
 import argparse
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from telemark.backends.real.targets import bmv2
 from telemark.results import reference
 
-# Map from experiment that cannot run on bmv2 to the reason.
+# Experiments that cannot run on bmv2, and the reasons.
 MINIP4_ONLY = {
     "ebpf_edge": "bmv2's clock differs from the clock of host edges",
     "int_overhead": "needs links that are exact to the nanosecond, which bmv2 does not have",
@@ -27,9 +27,7 @@ class Experiment:
 
     @property
     def system(self) -> str | None:
-        """Name of the package in shared/ that the script uses: `ampm`, `int`, ...; None if it uses
-        none.
-        """
+        """Name of the package in shared/ that the script uses (`ampm`, `int`, ...), or None."""
         system, _, _ = self.name.partition("_")
         if self.is_ebpf:
             return "xdp"  # e.g. ebpf_topk
@@ -37,11 +35,11 @@ class Experiment:
 
     @property
     def is_ebpf(self) -> bool:
-        """Whether the experiment runs XDP or other eBPF programs in the kernel."""
+        """True if the experiment runs XDP or other eBPF programs in the kernel."""
         return self.name.startswith(reference.EBPF_PREFIXES)
 
     def reason_to_skip(self, options: argparse.Namespace) -> str | None:
-        """Return why the experiment cannot run here with these options; None if it can."""
+        """Return the reason why the experiment cannot run with these options; None if it can."""
         if self.name == "targets":
             if options.time == "virtual" or shutil.which(bmv2.PROGRAM) is None:
                 return f"needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"
@@ -61,5 +59,5 @@ class Experiment:
 
 
 def experiments(folder: Path) -> list[Experiment]:
-    """Return a map from name to experiment, for all experiments in a folder."""
+    """Return all experiments in a folder."""
     return [Experiment(script) for script in sorted(folder.glob("[!_]*.py"))]

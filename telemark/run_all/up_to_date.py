@@ -1,4 +1,4 @@
-"""Detection of experiments that are up to date: they passed, and no dependency has changed."""
+"""Detection of experiments that are up to date: passed, and without changed dependencies."""
 
 import ast
 import hashlib
@@ -67,8 +67,8 @@ def dependency_key(script: Path, arguments: Sequence[str]) -> str:
 def code_files(script: Path) -> set[Path]:
     """Return the script, and all files of the folders from which it imports modules, recursively.
 
-    Includes all modules of a folder, C files, and include/: processes that a run starts may import
-    modules that the run itself does not import.
+    All modules, C files and include/ of a folder are included, because processes of a run may use
+    files that the run itself does not import.
     """
     folders: set[Path] = set()
     todo = [script]
@@ -92,7 +92,7 @@ def _folders_imported(path: Path, beside: Path) -> set[Path]:
     for name in _names_imported(path):
         parts = name.split(".")
         for root in (beside, REPOSITORY):
-            # Parts of the name may be modules, classes or functions.
+            # The parts of the name may be modules, classes or functions.
             folders = [root.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
             found |= {folder for folder in folders if (folder / "__init__.py").is_file()}
     return found

@@ -7,13 +7,13 @@ from telemark.accounting import pcap
 from telemark.errors import TestbedError
 from telemark.results.files import give_to_caller
 
-ABOUT = "about.txt"  # marks a folder that the next run may replace
+ABOUT = "about.txt"  # a folder with this file may be replaced by the next run
 
 
 def check_artifact_folder(folder: Path) -> None:
     """Raise TestbedError if the folder exists and was not written by an earlier run."""
     if folder.exists() and not (folder / ABOUT).is_file():
-        raise TestbedError(f"--keep: {folder} is not from an earlier run; move it away")
+        raise TestbedError(f"--keep: {folder} is not from an earlier run; move or remove it")
 
 
 def keep(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
@@ -50,7 +50,7 @@ def _copy(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
                 shutil.copyfile(source, target)
         except TestbedError as error:  # this may be the capture of a killed switch
             shutil.copyfile(source, target)
-            problems.append(f"{error}; its times are relative to the start of this machine")
+            problems.append(f"{error}; its times are relative to the boot of this machine")
     for path in (folder, *folder.rglob("*")):
         give_to_caller(path)
     return problems

@@ -37,12 +37,14 @@ from telemark.traffic.flows import LIMITS
 
 RESULTS = REPOSITORY / "results"
 ARTIFACTS = "run"  # subfolder of the results folder
-INCONCLUSIVE = "inconclusive"  # another one
+INCONCLUSIVE = "inconclusive"  # another subfolder
 MAX_DURATION_S = LIMITS["after_s"][1]
 PASSED, CHECK_FAILED, UNUSABLE, INTERNAL_ERROR = 0, 1, 2, 3  # exit status
 
 Experiment = Callable[[argparse.Namespace, Run], Report | Awaitable[Report]]
-RunNetwork = Callable[[Run], int]  # does the work of a run, and returns the exit status
+RunNetwork = Callable[
+    [Run], int
+]  # function that does the work of a run, and returns the exit status
 
 
 def main(
@@ -53,13 +55,13 @@ def main(
 ) -> NoReturn:
     """Run an experiment as a command, and exit.
 
-    `script` is the caller's __file__, which names the experiment. `experiment` runs in the run's
-    own namespaces, and its report is written to results/ (or --out). The report of an inconclusive
-    run, which exits with 1 or 2, is written to the subfolder INCONCLUSIVE.
+    `script` is the caller's __file__; the experiment has the same name. `experiment` runs in the
+    run's own namespaces; its report is written to results/ (or --out). If the run is inconclusive
+    (exit status 1 or 2), the report is written to the subfolder INCONCLUSIVE.
 
     Exit status: 0 if all checks passed; 1 if a check failed, or if the network prevented the
-    measurement; 2 for a usage error or an unsuitable environment; 3 for an unhandled exception.
-    Errors are reported in one line, exceptions with a traceback: see
+    measurement; 2 for a usage error or an unsuitable environment; 3 for an unhandled exception. An
+    error is reported in one line, an unhandled exception with a traceback: see
     telemark.session.error_reporting.
     """
     name = Path(script).stem
@@ -76,20 +78,20 @@ def main(
 def start(
     name: str, options: argparse.Namespace, run_network: RunNetwork, origin: Origin | None = None
 ) -> int:
-    """Execute a run, in namespaces in real time, or in this process in virtual time.
+    """Execute a run: in new namespaces in real time, or in this process in virtual time.
 
-    `options` has the options of add_run_options(), and `interactive`. Reports errors, and returns
-    the exit status.
+    `options` contains the options of add_run_options(), and `interactive`. Reports errors, and
+    returns the exit status.
     """
-    # Loaded modules and compiled programs are never garbage. Without this call, garbage collection
-    # would take a fifth of the time of a short run.
+    # Excludes loaded modules and compiled programs from garbage collection, which would otherwise
+    # take a fifth of the time of a short run.
     gc.freeze()
     gc.set_threshold(10_000)
     try:
         options.target = available_target(options.target, options.time)
         check_threads(options.threads, options.time)
         if options.snaplen is not None and not options.keep:
-            raise TestbedError("--snaplen: has no effect without --keep; add --keep")
+            raise TestbedError("--snaplen: no effect without --keep; add --keep")
         restart_without_gathers()
         run = _run_virtual if options.time == "virtual" else _run_real
         status = run(name, options, run_network, origin or Origin())
@@ -100,7 +102,7 @@ def start(
             if not isinstance(error, Exception):
                 raise
             return _report_error(name, error, with_traceback=options.traceback)
-    # even if a different exception has replaced the exception of the signal
+    # even if another exception has replaced the exception of the signal
     if signal_number is not None:
         print(f"\n{name}: interrupted", file=sys.stderr)
         return isolation.SIGNALLED + signal_number
@@ -158,7 +160,7 @@ def _run_virtual(
 
 
 def _run_experiment(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
-    files.make_folder(options.out)  # raises errors before the run instead of after it
+    files.make_folder(options.out)  # reports errors before the run, not after it
     run.sweep_options = SweepOptions(
         sweeps.jobs(options), options.out / sweeps.CACHE_FOLDER, options.again, options.scheduler
     )
@@ -192,7 +194,7 @@ def _remove_inconclusive(results: Path) -> None:
 
 @contextlib.contextmanager
 def aftermath(run: Run, options: argparse.Namespace) -> Iterator[None]:
-    """Report dropped packets after the work of a run, and keep its files with --keep."""
+    """Report dropped packets after the work of a run; with --keep, store its files."""
     if options.keep:
         files.make_folder(options.out)
         artifacts.check_artifact_folder(options.out / ARTIFACTS)
@@ -226,7 +228,7 @@ def _report_drops_and_keep(run: Run, options: argparse.Namespace, *, has_failed:
     except TestbedError as error:
         if not has_failed:
             raise
-        run.progress.say(str(error))  # this error is reported in addition to the error of the run
+        run.progress.say(str(error))  # reported in addition to the error of the run
 
 
 def _keep(run: Run, options: argparse.Namespace) -> None:
@@ -251,7 +253,7 @@ def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) ->
                 "(telemark.results.report)"
             )
     except Exception as error:
-        if run.inconclusive:  # the cause of an inconclusive run may also have caused this error
+        if run.inconclusive:  # the reason why the run is inconclusive may have caused this error
             raise run.inconclusive[0] from error
         raise
     return dataclasses.replace(
@@ -374,7 +376,7 @@ def _require_root() -> None:
 
 
 def add_rate_option(parser: argparse.ArgumentParser, default_pps: int, of: str) -> None:
-    """Add `--rate`; `of` says what has this rate in the help text, e.g. "each flow"."""
+    """Add `--rate`; `of` is used in the help text: packets/s of `of`, e.g. "each flow"."""
     parser.add_argument(
         "--rate", type=positive_int, default=default_pps, metavar="PPS",
         help=f"packets/s of {of} (default: %(default)s)",
@@ -382,7 +384,7 @@ def add_rate_option(parser: argparse.ArgumentParser, default_pps: int, of: str) 
 
 
 def add_program_option(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add `--program`, for a user's variant of the P4 program of an experiment."""
+    """Add `--program`, which replaces the P4 program of an experiment by the user's program."""
     parser.add_argument(
         "--program", default=default, metavar="P4",
         help="P4 program of the switches (default: %(default)s)",

@@ -54,5 +54,5 @@ class ClockAhead:
         return self._clock.now_ns() + self._ahead_ns
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return when this clock reads `time_ns`; immediately if it has passed."""
+        """Return when this clock shows `time_ns`; immediately if that time has passed."""
         await self._clock.sleep_until(time_ns - self._ahead_ns)

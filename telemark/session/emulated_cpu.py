@@ -12,7 +12,7 @@ import sys
 from minip4.native import build
 
 DISABLE = "NPY_DISABLE_CPU_FEATURES"
-FEATURES = ("X86_V3", "AVX2")  # name since NumPy 2.4, and earlier name
+FEATURES = ("X86_V3", "AVX2")  # names in NumPy: since 2.4, and before
 PROBE = """
 #if defined(__x86_64__)
 int main(void)
@@ -44,18 +44,17 @@ def has_wrong_gathers() -> bool:
 
 
 def restart_without_gathers() -> None:
-    """Replace this process by one whose NumPy does not use AVX2, if the CPU's gathers are wrong.
+    """Restart this process with a NumPy that does not use AVX2, if the CPU's gathers are wrong.
 
-    NumPy chooses its code when it is imported, and children inherit the choice. Returns without
-    effect on a CPU that computes rightly, and in a process that was restarted. Raises
-    ToolchainError.
+    NumPy selects its code at import; child processes inherit the selection. Does nothing on a CPU
+    with correct gathers, and in a restarted process. Raises ToolchainError.
     """
     disabled = os.environ.get(DISABLE, "").replace(",", " ").split()
     if {*FEATURES} <= {*disabled} or not has_wrong_gathers():
         return
     print(
-        "note: this CPU is emulated, with wrong AVX2 gather instructions (as by QEMU before 9.1): "
-        "NumPy runs without AVX2",
+        "note: the emulator of this CPU computes AVX2 gather instructions wrongly (like QEMU "
+        "before 9.1); NumPy runs without AVX2",
         file=sys.stderr, flush=True,
     )  # fmt: skip
     os.environ[DISABLE] = " ".join([*disabled, *FEATURES])

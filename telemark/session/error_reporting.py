@@ -1,7 +1,8 @@
 """Reports of exceptions: one line for a mistake in a controller, otherwise a short traceback.
 
-An exception of the P4Runtime client means a wrong table, field, action or value, or an error status
-from a switch. For other exceptions, the traceback starts at the first line of the user's code.
+Exceptions of the P4Runtime client are mistakes in a controller (wrong table, field, action or
+value) or an error status from a switch. For other exceptions, the traceback starts at the first
+line of the user's code.
 """
 
 import linecache
@@ -38,13 +39,13 @@ def is_under(frame: FrameType, *folders: str) -> bool:
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """Texts that report an exception; can be sent to another process."""
+    """Texts that report an exception; the report can be sent to another process."""
 
-    # one-line report for a mistake of the user or an unsuitable machine; None for a program error
+    # one-line report of a user's mistake or an unsuitable machine; None for other errors
     line: str | None
     short_traceback: str
-    traceback: str  # in full
-    problem: str | None = None  # problem of an InvalidRunError (not of a BusyMachineError)
+    traceback: str  # full traceback
+    problem: str | None = None  # of an InvalidRunError, except a BusyMachineError
     is_failed_run: bool = False
 
 
@@ -104,7 +105,7 @@ def _package(frame: FrameType) -> str:
 
 
 def _switch(at: tuple[FrameType, int]) -> str | None:
-    """Return the name of the switch whose client is a local variable of a frame."""
+    """Return the name of the switch of the P4Runtime client among a frame's local variables."""
     return next((value.name for value in at[0].f_locals.values() if isinstance(value, fy.Switch)),
                 None)  # fmt: skip
 
@@ -120,7 +121,7 @@ def _cause(error: Exception, raised_at: tuple[FrameType, int]) -> str:
 
 
 def refusal(error: fy.P4ClientError) -> str:
-    """Format the error status of a switch; for a batch, that of the first failed update."""
+    """Format the error status of a switch; for a batch, the status of the first failed update."""
     first = next(iter(error.details.values()), None)
     code, text = error.code, error.message
     if first is not None:

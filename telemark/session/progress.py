@@ -8,7 +8,7 @@ class Progress:
     """Progress display; use as a context manager. update() and say() may be called at any time."""
 
     def __init__(self, console: Console | None = None, note: object = None) -> None:
-        """`note` is shown after the live line; its text may change."""
+        """`note` is displayed after the live line; its text may change."""
         self._console = console or Console(highlight=False)
         self._note = note
         self._status: Status | None = None

@@ -20,9 +20,9 @@ class SweepOptions:
 
     jobs: int = 1  # processes
     cache: Path | None = None  # folder for finished runs
-    again: bool = False  # whether the cache is ignored
+    again: bool = False  # ignore the cache
     scheduler: str | None = None  # address of a Dask scheduler
-    used: set[Path] = field(default_factory=set)  # files of the cache that this run used
+    used: set[Path] = field(default_factory=set)  # cache files that this run used
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Run:
     clock: Clock = field(default_factory=RealClock)
     progress: Progress = field(default_factory=Progress)
     origin: Origin = field(default_factory=Origin)  # provenance of the results
-    keeps: bool = False  # whether captures and logs are kept
+    keeps: bool = False  # keep captures and logs
     snaplen: int = SNAPLEN  # maximum number of bytes of a frame in captures
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
     # map from source to the programs that this run has compiled

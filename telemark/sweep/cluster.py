@@ -32,7 +32,7 @@ def outcomes(
         distributed = import_module("distributed")
     except ImportError:
         raise TestbedError(f"--scheduler: Dask is not installed; run {INSTALL}") from None
-    worker = import_module("telemark.sweep.dask_worker")  # this module imports `distributed`
+    worker = import_module("telemark.sweep.dask_worker")  # imports `distributed`
     with contextlib.closing(_connect(distributed, address)) as client:
         threads = client.nthreads()
         say(f"Dask at {address}: {len(threads)} workers, {sum(threads.values())} parallel runs")
@@ -51,7 +51,7 @@ def outcomes(
 
 
 def _connect(distributed: Any, address: str) -> Any:
-    # suppress its messages, since errors are reported in one line
+    # suppress its messages, because errors are reported in one line
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         return distributed.Client(address, timeout=ANSWER_S)
@@ -66,6 +66,8 @@ def _connect(distributed: Any, address: str) -> Any:
 def _result(future: Any) -> bytes:
     try:
         result: bytes = future.result()
-    except Exception as error:  # an error of the scheduler, e.g. KilledWorker, not of a run
+    except (
+        Exception
+    ) as error:  # error of the scheduler, e.g. KilledWorker; errors of runs are in their outcomes
         raise TestbedError(f"--scheduler: {' '.join(str(error).split())}") from None
     return result

@@ -27,14 +27,14 @@ from telemark.sweep import worker_process
 from telemark.sweep.task import failed_outcome, serialize
 from telemark.sweep.worker_process import GRACE_S, TRIES, give_up, oom_kills
 
-POLL_S = 0.5  # interval of the check whether a run was cancelled
+POLL_S = 0.5  # interval of checks for cancelled runs
 
 _thread = threading.local()  # its attribute `process` is the process of this thread
 
 
 @dataclass(frozen=True)
 class CheckoutFingerprint:
-    """Hashes and versions that must be the same in the checkouts of a worker and its client."""
+    """Hashes and versions of a checkout, which must be equal for a worker and its client."""
 
     script: str  # script of the experiment: relative to the repository, or absolute
     code: Mapping[str, str]  # map from file (including the script) to hash
@@ -110,7 +110,7 @@ class _Process:
                 return message
 
     def death(self) -> tuple[int | None, int]:
-        """Return how the process died, once its connection has ended: see give_up()."""
+        """Return the arguments for give_up() after the process has died."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE_S)
         return self._process.returncode, self._oom_kills
@@ -126,7 +126,7 @@ class _Process:
 
 
 def _process_for(fingerprint: CheckoutFingerprint) -> _Process:
-    """Return this thread's process for the current script; start it if needed."""
+    """Return this thread's process for the script; start the process if needed."""
     process: _Process | None = getattr(_thread, "process", None)
     if process is not None and process.runs:
         if process.fingerprint == fingerprint:
@@ -137,7 +137,7 @@ def _process_for(fingerprint: CheckoutFingerprint) -> _Process:
 
 
 def _is_cancelled() -> bool:
-    """Return whether the run of this thread was cancelled, e.g. because its client has exited."""
+    """Return whether the run of this thread was cancelled, e.g. because its client exited."""
     worker = distributed.get_worker()
     task = worker.state.tasks.get(worker.get_current_task())
     return task is None or task.state != "executing"
@@ -160,5 +160,5 @@ def _versions() -> dict[str, str]:
     return {"Python": ".".join(map(str, sys.version_info[:3])), **found}
 
 
-# Files of the protocol between worker and client.
+# Modules that implement the protocol between worker and client.
 _LOADED = _hashes(_below(path) for path in Path(__file__).parent.glob("*.py"))

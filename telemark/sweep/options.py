@@ -27,20 +27,20 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Exit with one line and status 2 for an invalid combination of options."""
     if options.time == "real" and (options.jobs or 1) > 1:
         parser.error(
-            f"--jobs {options.jobs}: parallel runs in real time would disturb each other's "
-            "measurements; use --time virtual"
+            f"--jobs {options.jobs}: parallel runs in real time would distort each other's "
+            f"measurements; use --time virtual"
         )
     for is_conflict, problem in (
         (options.time == "real", "not available in real time; use --time virtual"),
         (options.jobs, "cannot be combined with --jobs; set the threads of the workers"),
-        (options.keep, "cannot be combined with --keep: captures stay with the workers"),
+        (options.keep, "cannot be combined with --keep, because captures stay on the workers"),
     ):
         if options.scheduler is not None and is_conflict:
             parser.error(f"--scheduler: {problem}")
 
 
 def jobs(options: argparse.Namespace) -> int:
-    """Return the number of parallel runs: --jobs, or else as many as the CPU cores allow."""
+    """Return the number of parallel runs: --jobs, or else a number that fits the CPU cores."""
     cores = len(os.sched_getaffinity(0)) if options.time == "virtual" else 1
     return options.jobs or max(1, cores // options.threads)
 

@@ -1,7 +1,7 @@
-"""Results of runs as bytes: structure as JSON, arrays as .npz, compressed.
+"""Serialization of results to bytes: structure as JSON, arrays as .npz, compressed.
 
-Unlike with pickle, reading these bytes runs no code that they name. They can name only dataclasses,
-named tuples and enums of modules that are already loaded. Objects of these classes are made without
+Unlike pickle, load() executes no code named in the data. The data can name only dataclasses, named
+tuples and enums of modules that are already loaded. load() creates objects of these classes without
 calling constructors.
 """
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from telemark.errors import TestbedError
 
 Json: TypeAlias = Any
-# entry of the .npz file that contains the JSON; arrays are the entries "0", "1", ...
+# entry with the JSON in the .npz file; the arrays are the entries "0", "1", ...
 STRUCTURE = "structure"
 COLLECTIONS: dict[str, Callable[[Iterable[Any]], Any]] = {
     "list": list, "tuple": tuple, "set": set, "frozenset": frozenset,
@@ -35,15 +35,15 @@ REMEDY = (
 
 
 class NotPlainDataError(Exception):
-    """Bytes that dump() did not write, or that were truncated."""
+    """Bytes were not written by dump(), or are truncated."""
 
 
 def dump(value: object, name: str) -> bytes:
     """Return a value as bytes; `name` is the value's name in error messages.
 
-    Raises TestbedError with the path of the first field that is not plain data. The fastest preset
-    of LZMA compresses results of AM-PM runs to 1/50 of their size; in the same time, zlib
-    compresses them only to 1/4.
+    Raises TestbedError with the path of the first field that is not plain data. Results of AM-PM
+    runs are compressed to 1/50 of their size by LZMA's fastest preset, and only to 1/4 by zlib in
+    the same time.
     """
     arrays: list[NDArray[Any]] = []
     try:
@@ -63,14 +63,14 @@ def load(data: bytes) -> Any:
             structure = json.loads(entries[STRUCTURE].tobytes())
             arrays = [entries[str(number)] for number in range(len(entries.files) - 1)]
         return _decode(structure, arrays)
-    # for invalid bytes, lzma, zipfile, numpy and json raise a dozen types of exceptions
+    # for invalid bytes, lzma, zipfile, numpy and json raise many types of exceptions
     except Exception as error:
         text = " ".join(str(error).split())
         raise NotPlainDataError(f"{type(error).__name__}: {text}") from error
 
 
 class _Encoder:
-    """Encoder of values as JSON; types that JSON lacks become lists that begin with a tag."""
+    """Encoder of values as JSON; a value of a type that JSON lacks becomes a list with a tag."""
 
     def __init__(self, arrays: list[NDArray[Any]]) -> None:
         self._arrays = arrays
@@ -143,7 +143,7 @@ def _name(value: object, path: str) -> str:
 
 
 def _class(name: str) -> Any:
-    """Return a class by module:qualname. Raises LookupError if no loaded module has this class."""
+    """Return the class `module:qualname`. Raises LookupError if no loaded module defines it."""
     module, _, path = name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):
@@ -177,7 +177,7 @@ def _decode(encoded: Json, arrays: list[NDArray[Any]]) -> Any:
 def _made(tag: str, kind: Any, content: list[Json], arrays: list[NDArray[Any]]) -> Any:
     """Make an object of a class from its fields, like copy.copy(), without its constructor."""
     if not isinstance(kind, type):
-        raise ValueError(f"{kind!r} is no class")
+        raise ValueError(f"{kind!r} is not a class")
     if tag == "enum" and issubclass(kind, enum.Enum):
         return kind(_decode(content[0], arrays))
     if tag == "namedtuple" and issubclass(kind, tuple) and hasattr(kind, "_fields"):
@@ -185,7 +185,7 @@ def _made(tag: str, kind: Any, content: list[Json], arrays: list[NDArray[Any]]) 
     if tag == "dataclass" and dataclasses.is_dataclass(kind):
         (fields,) = content
         if [*fields] != [field.name for field in dataclasses.fields(kind)]:
-            raise ValueError(f"{kind.__qualname__} has other fields")
+            raise ValueError(f"{kind.__qualname__} has different fields")
         made = object.__new__(kind)
         for name, item in fields.items():
             object.__setattr__(made, name, _decode(item, arrays))

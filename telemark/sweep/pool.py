@@ -1,4 +1,4 @@
-"""Pool of forked processes on this machine that execute the runs of a sweep.
+"""Pool of forked processes on this machine, which execute the runs of a sweep.
 
 Unlike the pool of concurrent.futures, it survives the death of a process.
 """
@@ -34,12 +34,12 @@ class _Worker:
 
     def assign(self, number: int, task: Task, folder: Path) -> None:
         self.number = number
-        # the process was killed, so the next recv() fails
+        # the process was killed; the next recv() fails
         with contextlib.suppress(BrokenPipeError):
             self.connection.send((pickle.dumps(task), folder))
 
     def death(self) -> tuple[int | None, int]:
-        """Return how the process died, once its connection has ended: see give_up()."""
+        """Return the arguments for give_up() after the process has died."""
         self._process.join(GRACE_S)
         return self._process.exitcode, self._oom_kills
 
@@ -58,8 +58,8 @@ def outcomes(
     """Execute tasks, at most `jobs` in parallel; yield numbers and serialized Outcomes.
 
     `numbers` are the indices of the tasks to execute; the files of a run are in `folder` / number.
-    If a process is killed, a new process reruns its run; the error of give_up() is raised if this
-    happens too often. Closing the generator ends all processes.
+    If a process is killed, a new process repeats the run; if this happens TRIES times, the error of
+    give_up() is raised. Closing the generator ends all processes.
     """
     todo, killed = deque(numbers), Counter[int]()
     workers: list[_Worker] = []

@@ -2,8 +2,8 @@
 
 The hash covers the arguments (measure, setting, seed), the Python and C code in the folders of all
 loaded modules, the installed packages and the machine. The P4 programs of a run are known only at
-its end. Therefore their hashes are stored with the run and verified when the run is read. pickle
-only creates bytes to hash; files are plain data.
+its end. Therefore, the cache stores their hashes with the run and verifies them when it reads the
+run. pickle is used only to compute hashes; files contain plain data.
 """
 
 import argparse
@@ -44,15 +44,16 @@ class RunCache:
         self._say = say
 
     def find(self, task: Task) -> Outcome | None:
-        """Return the cached outcome of a task; None if there is none, or its P4 programs changed.
+        """Return the cached outcome of a task; None if there is none, or if its P4 programs
+        changed.
 
-        Reports a file that cannot be read in one line.
+        If a file is not readable, prints a warning in one line.
         """
         if self._folder is None or not (path := self._folder / _name(task)).is_file():
             return None
         try:
             outcome = deserialize(path.read_bytes())
-        except FileNotFoundError:  # a parallel run of the experiment has removed the file
+        except FileNotFoundError:  # a parallel run of the experiment removed the file
             return None
         # the file is damaged, or a different program wrote it
         except (NotPlainDataError, OSError) as error:
@@ -77,10 +78,9 @@ class RunCache:
 
 
 def remove_unused(sweep_options: SweepOptions, experiment: str) -> None:
-    """Remove the cached runs of an experiment that its complete sweeps did not use.
+    """Remove cached runs of an experiment that its complete sweeps did not use.
 
-    Unused runs belong to other code, settings or seeds. Runs of other experiments stay in the
-    folder.
+    Unused runs belong to other code, settings or seeds. Cached runs of other experiments remain.
     """
     if sweep_options.cache is None or not sweep_options.cache.exists():
         return
@@ -109,7 +109,7 @@ def _relevant(value: object) -> object:
 
 @cache
 def is_unchanged(program: P4Source) -> bool:
-    """Return whether a P4 program is the same as when a run compiled it."""
+    """Return whether a P4 program has not changed since a run compiled it."""
     try:
         return P4Source.read(program.path, program.defines).sha256 == program.sha256
     except (OSError, Minip4Error):  # the program is missing or no longer valid
@@ -126,7 +126,7 @@ def _code_hash() -> str:
 
 
 def code_files() -> set[Path]:
-    """Return the files of loaded modules that are not installed, and of their packages."""
+    """Return all files of the packages of loaded modules that are not installed."""
     loaded = python_files()
     packages = {path.parent for path in loaded if (path.parent / "__init__.py").is_file()}
     return loaded | {*_files_of(packages)}

@@ -30,7 +30,7 @@ async def sweep(
     measure: "Callable[[Unpack[Setting], Run], Awaitable[T]]",
     settings: "Iterable[tuple[Unpack[Setting]]]", run: Run,
 ) -> list[T]:  # fmt: skip
-    """Return the results of `await measure(*setting, run)` for each setting, in their order.
+    """Return the result of `await measure(*setting, run)` for each setting, in the same order.
 
     In real time, runs are sequential. In virtual time, each run has its own folder and clock, which
     starts at 1 s; its result depends only on `setting` and `run.seed`. In virtual time, a run may
@@ -48,9 +48,7 @@ async def sweep_seeds(
     settings: "Iterable[tuple[Unpack[Setting]]]",
     seeds: Sequence[int], run: Run,
 ) -> list[list[T]]:  # fmt: skip
-    """Like sweep(), but for each setting with each seed; return a list per setting, in order of
-    seeds.
-    """
+    """Run each setting with each seed (see sweep()); return one list of results per setting."""
     settings = [*settings]
     results = iter(await _results(measure, [*product(settings, seeds)], run))
     return [[next(results) for _ in seeds] for _ in settings]
@@ -96,8 +94,8 @@ class _Sweep:
                 self._outcomes[number] = outcome
         if self._outcomes:
             self._run.progress.say(
-                f"{len(self._outcomes)} of {len(self._tasks)} runs taken from the cache (use "
-                "--again to repeat them)"
+                f"{len(self._outcomes)} of {len(self._tasks)} runs are from the cache (use "
+                f"--again to repeat them)"
             )
 
     def _execute(self) -> None:
@@ -110,7 +108,7 @@ class _Sweep:
                 self._clear(folder / str(number))
                 failed = [n for n, outcome in self._outcomes.items() if outcome.failure]
                 if failed and all(n in self._outcomes for n in todo if n < min(failed)):
-                    return  # the first failed run, in order of tasks, is known
+                    return  # the first failed run (in order of tasks) is known
 
     def _start(self, todo: list[int], folder: Path) -> Generator[tuple[int, bytes], None, None]:
         """Execute runs on this machine or on workers; yield numbers and outcomes as they finish."""
@@ -125,8 +123,8 @@ class _Sweep:
             outcome = self._outcomes[number] = deserialize(serialized)
         except NotPlainDataError as error:
             raise TestbedError(
-                f"run {number + 1}: cannot read its result ({error}); import the modules of its "
-                "classes in the script of the experiment"
+                f"run {number + 1}: cannot read its result ({error}); import the modules of the "
+                f"result's classes in the experiment's script"
             ) from None
         for program in outcome.programs:
             if not is_unchanged(program):
@@ -139,7 +137,9 @@ class _Sweep:
         self._run.progress.update(f"{len(self._outcomes)} of {len(self._tasks)} runs done")
 
     def _clear(self, folder: Path) -> None:
-        """Move the captures and logs of a run to this run's folder with --keep, or remove them."""
+        """With --keep, move the captures and logs of a run to this run's folder; otherwise remove
+        them.
+        """
         for path in [*folder.iterdir()] if self._run.keeps else ():
             path.rename(self._run.folder / path.name)
         if folder.exists():  # the folder exists if the run was on this machine, not on a worker

@@ -28,7 +28,7 @@ class Task:
 
     measure: Measure
     setting: tuple[Any, ...]
-    name: str  # the experiment's
+    name: str  # of the experiment
     seed: int
     keeps: bool  # whether captures and logs are kept
     snaplen: int  # maximum number of bytes of a frame in captures
@@ -83,7 +83,7 @@ class _RemoteProgress(Progress):
 def execute(
     task: Task, folder: Path, report_progress: ReportProgress, programs: CompiledPrograms
 ) -> Outcome:
-    """Execute a run in virtual time, which starts at 1 s; its files are in `folder`."""
+    """Execute a run in virtual time, from 1 s on; its files are in `folder`."""
     clock = VirtualClock()
     progress = _RemoteProgress(report_progress, clock)
     clock.on_progress = progress.refresh
@@ -94,7 +94,7 @@ def execute(
     result, failure = None, None
     with contextlib.redirect_stderr(io.StringIO()) as warnings:
         try:
-            with take_notes(None):  # the caller, in a different process, does not get notes
+            with take_notes(None):  # notes do not reach the caller, which is in a different process
                 result = clock.run(_measure(task, run))
         except Exception as error:
             failure = error_reporting.error_report(error)
@@ -108,7 +108,7 @@ def execute(
 def serialize(outcome: Outcome) -> bytes:
     """Return an outcome as bytes, for another process or machine and for the cache.
 
-    A result that is not plain data becomes a failure that names the field.
+    If the result is not plain data, the outcome becomes a failure; its error names the field.
     """
     sources: Any = frozenset(source.as_portable() for source in outcome.programs)
     plain = replace(outcome, programs=sources)

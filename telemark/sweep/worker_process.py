@@ -13,24 +13,24 @@ from telemark.backends.real import isolation
 from telemark.errors import TestbedError
 from telemark.sweep.task import CompiledPrograms, execute, failed_outcome, serialize
 
-TRIES = 3  # number of times that the process of a run may die before the run is given up
+TRIES = 3  # maximum number of attempts of a run whose process dies
 
 
 class CrashError(Exception):
-    """A run crashed its process each time: exit status 3, as it is neither the user's mistake nor
-    the machine's.
-    """
+    """A run crashed its process in each attempt; exit status 3 (not a mistake of the user)."""
 
 
 def give_up(run: str, exit_code: int | None, oom_kills_before: int) -> Exception:
-    """Return the error of a run whose process died TRIES times, the last time as described."""
+    """Return the error of a run whose process died TRIES times; the arguments describe the last
+    time.
+    """
     kind = TestbedError if exit_code == -signal.SIGKILL else CrashError
     cause = describe_death(exit_code, oom_kills_before)
     return kind(f"{run}its process died {TRIES} times, the last time of {cause}")
 
 
 def oom_kills() -> int:
-    """Return how many processes the kernel's out-of-memory killer has killed since boot.
+    """Return the number of processes that the out-of-memory killer has killed since boot.
 
     Reads oom_kill in /proc/vmstat, see proc(5); returns 0 if the kernel does not report it.
     """
@@ -39,7 +39,7 @@ def oom_kills() -> int:
 
 
 def describe_death(exit_code: int | None, oom_kills_before: int) -> str:
-    """Describe the death of a child process that this process has waited for.
+    """Describe the death of a child process.
 
     `exit_code` is as in multiprocessing and subprocess: -N for signal N, None for a process that
     still exists. `oom_kills_before` is the value of oom_kills() when the process was started.
@@ -87,8 +87,8 @@ def serve(connection: Connection, parent: int) -> None:
 
     try:
         isolation.interruptible(look_s=isolation.LOOK_S)
-        # The terminal sends SIGINT to all processes; this process ignores it, since its parent ends
-        # it.
+        # The terminal sends SIGINT to all processes. This process ignores it, because the parent
+        # process ends it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
             task, folder = connection.recv()
@@ -102,8 +102,8 @@ def serve(connection: Connection, parent: int) -> None:
 def _serve_script(descriptor: str, parent: str, script: str) -> None:
     """Load an experiment's script as `__main__`, and execute its runs.
 
-    Like the processes of multiprocessing, it loads the script as `__mp_main__`, an alias of
-    `__main__` in the parent, so that both find the definitions of the script.
+    As in multiprocessing, the script is loaded as `__mp_main__`, which is an alias of `__main__` in
+    the parent. So both processes find the definitions of the script.
     """
     sys.argv = [script]
     sys.path[0] = str(Path(script).parent)

@@ -15,7 +15,7 @@ from telemark.errors import TestbedError
 # needs twice as many
 PORTS = {"minip4": DROP_PORT, "bmv2": 256}
 MAC = re.compile("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
-# Node names occur in shell commands and in paths.
+# Node names are used in shell commands and in paths.
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 NAMES = "a name of up to 64 letters, digits, _, . and - that begins with a letter or digit"
 
@@ -42,8 +42,8 @@ def device_ids(topo: Topo) -> dict[str, int]:
     """Return the device ID of each switch: its dpid, or the first number in its name (as in
     Mininet).
 
-    If several names have the same number (s1 and t1), all but the first get numbers above all
-    device IDs. Raises TestbedError.
+    If several names have the same number (s1 and t1), the first keeps it; the others get numbers
+    above all device IDs. Raises TestbedError.
     """
     dpids = {name: topo.nodeInfo(name).get("dpid") for name in topo.switches()}
     found: dict[str, int] = {}
@@ -97,7 +97,7 @@ def check_ports(topo: Topo, options: Mapping[str, Sequence[str]], target: str) -
             own = options.get(switch, ())
             if ("--cpu-port", str(port)) in pairwise(own):
                 raise TestbedError(
-                    f"switch {switch}: port {port} is the CPU port, and has a link; use another "
+                    f"switch {switch}: port {port} is the CPU port but has a link; use another "
                     f"port, e.g. addLink(..., port{end}={port + 1})"
                 )
             if not 0 <= port < PORTS[target]:
@@ -111,7 +111,7 @@ def check_ports(topo: Topo, options: Mapping[str, Sequence[str]], target: str) -
 
 
 def _is_address(text: str) -> bool:
-    if "/" not in text:  # Mininet needs the prefix length
+    if "/" not in text:  # Mininet needs a prefix length
         return False
     try:
         IPv4Interface(text)

@@ -1,4 +1,4 @@
-"""Link parameters, Telemark's (units in the names) or Mininet's, and the MTU of hosts."""
+"""Link parameters of Telemark (with units in the names) and Mininet, and the MTU of hosts."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,12 +15,12 @@ TIME = re.compile(r"(\d+(?:\.\d+)?) *(s|ms|us)")
 UNIT_US = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 ETHERNET_BYTES = 14  # header length; frame lengths never include the frame check sequence
-VLAN_TAG_BYTES = 4  # length of a VLAN tag, which interfaces accept in addition to the MTU
+VLAN_TAG_BYTES = 4  # length of a VLAN tag; interfaces accept it in addition to the MTU
 UDP_BYTES = 20 + 8  # IPv4 and UDP headers
 USUAL_MTU = 1500  # MTU of Ethernet in bytes (RFC 894)
 SMALLEST_MTU, LARGEST_MTU = 68, MAX_FRAME - ETHERNET_BYTES  # the minimum is from RFC 791
-# MTU of switch interfaces: the kernel must not reject frames that P4 programs create. Frames longer
-# than MAX_FRAME are dropped and counted by the next switch.
+# MTU of switch interfaces. It is large, so that the kernel rejects no frame of a P4 program. The
+# next switch drops and counts frames longer than MAX_FRAME.
 SWITCH_MTU = FRAME_ROOM
 
 
@@ -42,7 +42,7 @@ def _probability(value: Any) -> float:
     return float(value) / 100
 
 
-# Map from parameter of Mininet's TCLink to name and conversion of Telemark's parameter.
+# Map from parameter of Mininet's TCLink to Telemark's parameter and conversion.
 WORDS: Mapping[str, tuple[str, Callable[[Any], float]]] = {
     "bw": ("rate_bps", _rate_bps),
     "delay": ("delay_us", _time_us),
@@ -53,7 +53,7 @@ WORDS: Mapping[str, tuple[str, Callable[[Any], float]]] = {
 
 
 def properties(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Convert link parameters to Telemark's. Raises TestbedError, with the link's name `where`."""
+    """Convert link parameters to Telemark's; `where` names the link in errors (TestbedError)."""
     given = {word: value for word, value in given.items() if value is not None}
     if unknown := sorted(given.keys() - {*PROPERTIES, *WORDS}):
         raise TestbedError(
@@ -86,8 +86,7 @@ def of_ends(
 def link_option(port: int, given: Mapping[str, Any], seed: int) -> list[str]:
     """Return the option of `minip4 switch` for the link at an egress port.
 
-    Even a link without parameters has a seed, because its parameters may change while the switch
-    runs.
+    Each link has a seed, because parameters may change while the switch runs.
     """
     values = {key: given[key] for key in PROPERTIES if given.get(key)} | {"seed": seed}
     return ["--link", f"{port}:" + ",".join(f"{key}={value}" for key, value in values.items())]

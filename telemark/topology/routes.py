@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Route(NamedTuple):
-    """Route to `prefix` over one or more neighbours (ECMP: one next hop per flow)."""
+    """Route to `prefix` over one or more neighbours (ECMP: each flow uses one of them)."""
 
     prefix: str  # e.g. 10.1.0.0/16, or 0.0.0.0/0 for the default route
     next_hops: tuple[str, ...]

@@ -21,7 +21,8 @@ AnyRecord: TypeAlias = "FlowRecord | TcpRecord"
 Record = TypeVar("Record", bound=AnyRecord)
 
 HEADERS_BYTES = ETHERNET_BYTES + UDP_BYTES
-# handed_ns: return of the send call. The frame reaches the other end between sent_ns and handed_ns.
+# handed_ns: time when the send call returned. The frame reaches the other end between sent_ns and
+# handed_ns.
 SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("handed_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
 FIRST_PORT = 5000  # base of destination ports; flow 1 arrives at port 5001
@@ -39,7 +40,7 @@ SMALLEST_FRAME = 60  # minimum length in bytes, without the frame check sequence
 class RateError(InvalidRunError):
     """A sender did not keep its rate."""
 
-    records: "Mapping[int, AnyRecord]" = {}  # records of all flows, up to the last packet sent
+    records: "Mapping[int, AnyRecord]" = {}  # records of all flows, up to the last sent packet
 
 
 class Pattern(Protocol):
@@ -69,7 +70,7 @@ class Flow:
     dscp: int = 0
     after_s: float = 0.0  # start of the flow, relative to the start of the traffic
     pattern: Pattern | None = None
-    allow_total_loss: bool = False  # if not set, a run fails if the flow loses all packets
+    allow_total_loss: bool = False  # False: the run fails if the flow loses all packets
     ttl: int = 64  # of IPv4
 
     def __post_init__(self) -> None:
@@ -82,7 +83,7 @@ class Flow:
 
 def complete(flow: AnyFlow, limits: Mapping[str, tuple[float, float]]) -> None:
     """Set default ports, and check all fields. Raises TestbedError."""
-    values = vars(flow)  # vars() allows setting fields of a frozen dataclass
+    values = vars(flow)  # vars() allows changes of a frozen dataclass
     values["port"] = flow.port or FIRST_PORT + flow.id
     values["source_port"] = flow.source_port or FIRST_SOURCE_PORT + flow.id % SOURCE_PORTS
     for name, (low, high) in {**LIMITS, **limits}.items():
@@ -143,10 +144,10 @@ def instant_records(records: NDArray[np.void]) -> NDArray[np.void]:
 class TrafficDriver(Protocol):
     """Senders and receivers of flows, in real or virtual time."""
 
-    late_remedy: ClassVar[str]  # further remedy if flows start before the driver is ready
+    late_remedy: ClassVar[str]  # additional remedy in the message for a start that is too early
 
     async def prepare(self) -> int:
-        """Wait until all senders and receivers are ready; return the earliest start of traffic."""
+        """Wait until all senders and receivers are ready; return the earliest start time."""
 
     def begin(self, start_ns: int) -> None:
         """Schedule the start of the traffic."""
@@ -161,10 +162,10 @@ class TrafficDriver(Protocol):
 class Traffic(Generic[Record]):
     """UDP or TCP flows with a common start time `start_ns`; use with `async with`.
 
-    On entry the receivers listen and the senders wait for the start; `finish()` waits for the end
-    and returns the records. Leaving the block earlier stops the flows. Without `start_ns`, traffic
-    starts as soon as all senders and receivers are ready, which in real time takes about one second
-    per 100 flows. The attribute `start_ns` is the actual start.
+    On entry, the receivers listen and the senders wait for the start. `finish()` waits for the end
+    and returns the records. Leaving the block before stops the flows. Without `start_ns`, traffic
+    starts when all senders and receivers are ready; in real time, this takes about one second per
+    100 flows. The attribute `start_ns` is the actual start time.
     """
 
     @overload
@@ -215,7 +216,7 @@ class Traffic(Generic[Record]):
         await self._driver.stop()
 
     async def finish(self, drain_s: float = 0.3) -> dict[int, Record]:
-        """Wait until all packets are sent, then for `drain_s`, during which packets in flight
+        """Wait until all packets are sent, and then for `drain_s`, so that packets in flight
         arrive.
 
         Returns a map from flow id to record: FlowRecord for UDP, TcpRecord for TCP. The packet
@@ -229,7 +230,7 @@ class Traffic(Generic[Record]):
             note_invalid(error)
             records = error.records
         self._net.drop_report.add_flows(self._net.name, records.values())
-        return cast("dict[int, Record]", records)  # as the overloads of __init__ state
+        return cast("dict[int, Record]", records)  # according to the overloads of __init__
 
     def _reject_late(self, ready_ns: int) -> None:
         """Raise TestbedError if a flow was to start before the driver was ready."""
@@ -237,8 +238,9 @@ class Traffic(Generic[Record]):
             late_ns = ready_ns - self.start_ns - round(flow.after_s * 1e9)
             if late_ns > 0:
                 raise TestbedError(
-                    f"flow {flow.id} of {flow.source}: start time is {late_ns / 1e9:g} s before "
-                    f"all {len(self._flows)} flows are ready; omit Traffic's start_ns, or "
+                    f"flow {flow.id} of {flow.source}: start time is {late_ns / 1e9:g} s too "
+                    f"early, before all {len(self._flows)} flows are ready; omit Traffic's "
+                    f"start_ns, or "
                     f"increase it{self._driver.late_remedy}"
                 )
 

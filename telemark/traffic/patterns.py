@@ -1,7 +1,7 @@
 """Send patterns of a flow, and sets of flows with heavy-tailed sizes.
 
-Each flow has its own seeded pseudo-random generator: send times are the same in real and virtual
-time, and do not depend on other flows.
+Each flow has its own seeded pseudo-random generator. So its send times are the same in real and
+virtual time, and do not depend on other flows.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,9 @@ class Poisson:
 
 @dataclass(frozen=True)
 class OnOff:
-    """Bursts at rate_pps that alternate with silences; `on_s` and `off_s` are the mean durations,
-    which are exponentially distributed.
+    """Bursts at rate_pps that alternate with silences.
+
+    The durations are exponentially distributed, with means `on_s` and `off_s`.
     """
 
     on_s: float
@@ -92,7 +93,7 @@ def _heavy_tailed(
         raise TestbedError(f"heavy_tailed: shape {shape}: expected above 1 (finite mean)")
     if not flows_per_s > 0:
         raise TestbedError(f"heavy_tailed: flows_per_s {flows_per_s}: expected above 0")
-    # Separate generators for times and sizes: an additional flow does not change earlier flows.
+    # Times and sizes have separate generators, so that an additional flow does not change others.
     times, sizes = (np.random.default_rng([seed, which]) for which in range(2))
     after_s = np.cumsum(times.exponential(1 / flows_per_s, count))
     smallest = mean * (shape - 1) / shape

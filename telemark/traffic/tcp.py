@@ -26,7 +26,7 @@ LIMITS = {
 class TcpFlow:
     """Transfer over one TCP connection: `size_bytes`, or as much as possible in `duration_s`.
 
-    Data is written at `rate_bps`, or as fast as TCP accepts it; with `off_s`, it is written in
+    Data is written at `rate_bps`, or as fast as TCP accepts it. With `off_s`, data is written in
     bursts. With `requests`, each request has `size_bytes`, the destination responds with
     `response_bytes`, and the next request follows `think_s` later. The connection opens when the
     flow starts. Raises TestbedError for invalid fields.
@@ -80,7 +80,7 @@ class TcpFlow:
 
     @property
     def has_ecn(self) -> bool:
-        """Whether switches may mark its packets."""
+        """True if the packets are ECN-capable."""
         return self.ecn or self.congestion == "dctcp"
 
 
@@ -120,13 +120,13 @@ class TcpRecord:
 
     @property
     def answered_s(self) -> NDArray[np.float64]:
-        """Response time (s) of each request, up to the last byte of its response; shape
+        """Response time (s) of each request, up to the last byte of the response; shape
         (requests,).
         """
         return (self.answers["answered_ns"] - self.answers["asked_ns"]) / 1e9
 
     def goodput_over(self, interval_s: float) -> NDArray[np.float64]:
-        """Return the goodput per interval since the start in bit/s; the last interval is whole."""
+        """Return the goodput (bit/s) of each complete interval since the start."""
         since_s = (self.received["time_ns"] - np.uint64(self.began_ns)) / 1e9
         edges_s = interval_s * np.arange(np.ceil(since_s.max(initial=0) / interval_s) + 1)
         totals = np.concatenate([[0], self.received["bytes"]])

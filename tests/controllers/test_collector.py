@@ -61,10 +61,10 @@ def test_a_controller_that_is_late_knows_nothing_of_that_block(tmp_path: Path) -
     scene = virtually(tmp_path, lambda run: collect(run, Setting(Method.STEP, 8, dawdle)))
     for name in PATH:
         assert unknown(scene, name) == [3, 5]
-    assert "too late for its counters to stand still" in scene.reports[3].problems[0]
+    assert "us after its counters stopped being stable" in scene.reports[3].problems[0]
     # virtual time has no load, so the message must not blame the machine
     assert "machine" not in scene.reports[3].problems[0]
-    with pytest.raises(InvalidRunError, match="too late for its counters"):
+    with pytest.raises(InvalidRunError, match="us after its counters"):
         scene.reports[3].known_records(7)
     check_known(scene, Method.STEP)
 
@@ -86,7 +86,7 @@ def test_counters_are_read_a_guard_before_the_next_block_of_their_colour(
 
 def test_limits_of_methods_are_checked(tmp_path: Path) -> None:
     setting = Setting(Method.MULTIPLEXED, bounds=Bounds(delay_us=SCHEDULE.block_us / 4))
-    with pytest.raises(LimitError, match="multiplexed marking is exact only while"):
+    with pytest.raises(LimitError, match="multiplexed marking is exact only if"):
         virtually(tmp_path, lambda run: collect(run, setting))
 
 

@@ -81,10 +81,10 @@ def test_lost_readout_packets_are_asked_for_again(
     scene = virtually(tmp_path, lambda run: collect(run, Setting(HASHED, 4, lose, schedule=long)))
     assert unknown(scene, "s2") == ([] if is_complete else [2, 3])
     if not is_complete:
-        assert "s2 left 5 readout packets unanswered" in scene.reports[2].problems[0]
+        assert "s2: no response to 5 readout packets" in scene.reports[2].problems[0]
 
 
 def test_a_switch_without_readouts_is_refused(tmp_path: Path) -> None:
     setting = Setting(options={"s2": ["--cpu-port", "254"]})
-    with pytest.raises(SwitchUnreachableError, match="s2 left 5 readout packets unanswered"):
+    with pytest.raises(SwitchUnreachableError, match="s2: no response to 5 readout packets"):
         virtually(tmp_path, lambda run: collect(run, setting))

@@ -39,7 +39,7 @@ def test_a_switch_that_restarted_is_filled_again(name: str, tmp_path: Path) -> N
     (problem,) = scene.reports[3].problems
     assert f"switch {name} restarted: its tables and counts were lost" in problem
     (problem,) = scene.reports[4].problems
-    assert f"switch {name}: no count to start from: it had restarted" in problem
+    assert f"switch {name}: no previous counter values: it restarted" in problem
     check_known(scene, Method.DOUBLE)
 
 
@@ -83,9 +83,9 @@ def test_a_switch_that_is_silent_for_a_while_is_unknown_for_that_while(tmp_path:
 
     scene = virtually(tmp_path, lambda run: collect(run, Setting(Method.STEP, 7, silence)))
     assert unknown(scene, "s2") == [2, 4]
-    assert "switch s2 does not answer: Connection refused" in scene.reports[2].problems[0]
+    assert "switch s2: no response: Connection refused" in scene.reports[2].problems[0]
     assert (
-        f"no count to start from: block {scene.first + 2} was not read"
+        f"no previous counter values: block {scene.first + 2} was not read"
         in (scene.reports[4].problems[0])
     )
     assert unknown(scene, "s1") == unknown(scene, "s3") == []

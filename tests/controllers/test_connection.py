@@ -12,7 +12,9 @@ def test_keys_that_end_in_the_same_word(tmp_path: Path) -> None:
     path = tmp_path / "program.txtpb"
     fields = 'match_fields { id: 1 name: "outer.addr" } match_fields { id: 2 name: "inner.%s" }'
     path.write_text('tables { preamble { name: "c.t" } ' + fields % "addr" + " }")
-    with pytest.raises(TestbedError, match=r"table c\.t: keys outer\.addr and inner\.addr end"):
+    with pytest.raises(
+        TestbedError, match=r"table c\.t: keys outer\.addr and inner\.addr have the same"
+    ):
         _p4info(path)
     other = tmp_path / "other.txtpb"
     other.write_text('tables { preamble { name: "c.t" } ' + fields % "other" + " }")

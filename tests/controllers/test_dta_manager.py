@@ -86,7 +86,10 @@ def test_a_system_is_brought_up_asked_and_asked_again(telemark: Telemark) -> Non
     for asked_for, said in (
         (("no", "3"), "--ask h2 no: expected one of h2 values, h2 records"),
         (("events", "4"), "list 4: expected 0 to 3"),
-        (("values", "-1"), "key -1: expected a number of up to 128 bits, or a flow as 10.0.0.1"),
+        (
+            ("values", "-1"),
+            "key -1: expected a number of up to 128 bits, or a flow such as 10.0.0.1",
+        ),
         (("values", "10.0.0.1:70000-10.0.0.2:1/udp"), "key 10.0.0.1:70000-10.0.0.2:1/udp: exp"),
     ):
         status, output, errors = telemark(small(), "--ask", "h2", *asked_for)
@@ -123,4 +126,4 @@ def test_what_cannot_be_ends_with_one_line(telemark: Telemark) -> None:
     assert (status, errors) == (2, "telemark: error: --interactive needs --time real\n")
     status, _, errors = telemark(small(), "--ask", "h2", "events", "3")
     assert status == 2
-    assert "h2.values: expected a store file of a run in --out\n" in errors
+    assert "h2.values: no such store file; run the system with this --out first\n" in errors

@@ -186,8 +186,8 @@ def test_masks_lie_where_the_record_has_the_words() -> None:
         ({"number": 1 << 16}, "number 65536: expected 0 to 65535"),
         ({"translators": []}, "0 translators: expected 1 to 15"),
         ({"translators": ["h3"] * 16}, "16 translators: expected 1 to 15"),
-        ({"started": None}, "START: 1> is wanted, but its reports are not configured"),
-        ({"started": EventList(5, translator=2)}, "it has 1 translators"),
+        ({"started": None}, "wants <ReportKind.START: 1>, but these reports are not configured"),
+        ({"started": EventList(5, translator=2)}, "expected a translator from 1 to 1"),
         ({"key_node": 1 << 24}, "key_node 16777216: expected 0 to 16777215"),
         ({"idle_us": 0}, "idle_us 0: expected 1"),
     ],
@@ -205,8 +205,8 @@ def test_what_cannot_be_is_refused(change: dict[str, Any], said: str) -> None:
         (lambda: Data(share=1.5), "share 1.5: expected 0 to 1"),
         (lambda: Data(changes=((Word.TIME, 1 << 32),)), "mask 0x100000000 of TIME"),
         (lambda: Counts(redundancy=9), "redundancy 9: expected 1 to 8"),
-        (lambda: WatchedFlow("fd00::1", "fd00::2"), "expected addresses of IPv4"),
-        (lambda: WatchedFlow("10.0.0.1", "10.0.0.2", wanted=ReportKind(0)), "nothing is wanted"),
+        (lambda: WatchedFlow("fd00::1", "fd00::2"), "expected IPv4 addresses"),
+        (lambda: WatchedFlow("10.0.0.1", "10.0.0.2", wanted=ReportKind(0)), "wanted is empty"),
     ],
 )
 def test_reports_that_cannot_be_are_refused(made: Any, said: str) -> None:

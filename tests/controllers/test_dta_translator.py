@@ -117,9 +117,9 @@ def test_reports_of_a_host_are_in_the_collector_s_memory(tmp_path: Path) -> None
     ("change", "said"),
     [
         ({"services": [Service("10.0.0.2", [KeyWriteStore(3, SLOTS)])]},
-         "service 10.0.0.2, session 1: a region of 2048 bytes: expected 4096 at least"),
+         "service 10.0.0.2, session 1: a region of 2048 bytes: expected at least 4096"),
         ({"services": [Service("10.0.0.2", [KeyWriteStore(1, SLOTS, sessions=range(1, 3))])]},
-         "service 10.0.0.2, session 2: its translator has none of this number"),
+         "service 10.0.0.2, session 2: its translator has no such session"),
         ({"services": [Service("10.0.0.2", [CounterStore(4, 1)])]},
          "service 10.0.0.2, session 1: it is a WriteSession: expected a CounterSession"),
         ({"services": [Service("10.0.0.2", [KeyWriteStore(1, SLOTS), KeyWriteStore(1, 1)])]},
@@ -127,14 +127,14 @@ def test_reports_of_a_host_are_in_the_collector_s_memory(tmp_path: Path) -> None
         ({"reporters": [TrackedReporter("10.0.0.1"), TrackedReporter("10.0.0.1", 0)]},
          "two entries for reporters {'hdr.ipv4.src_addr': '10.0.0.1', 'reporter': 0}"),
         ({"reporters": [TrackedReporter("10.0.0.1", n) for n in range(256)]},
-         "256 reporters: expected 255 at most"),
+         "256 reporters: expected at most 255"),
         ({"sessions": [SESSION, SESSION]},
          r"sessions \[1, 1\] of a translator: expected each number once"),
         ({"sessions": [CounterSession(1, "h2", PEERS[0], TARGET)]},
          "service 10.0.0.2, session 1: it is a CounterSession: expected a WriteSession"),
         *(({"sessions": [LARGE], "services": [Service("10.0.0.2", [one]),
                                               Service("10.0.0.3", [other])]},
-           f"services 10.0.0.2 and 10.0.0.3: both have {both} of the translator: expected another")
+           f"services 10.0.0.2 and 10.0.0.3: both use {both} of the translator; change")
           for one, other, both in (
               (ListStore(1, 2, 9), ListStore(1, 2, 9, first=8), "lists 8 to 8"),
               (PostcardStore(1, 8, first=4), PostcardStore(1, 8), "rows of paths 4 to 7"),
@@ -163,11 +163,11 @@ def test_stores_with_registers_of_their_own_are_well() -> None:
         (lambda: KeyWriteStore(2, SLOTS), "expected one of"),
         (lambda: KeyWriteStore(1, 100), "100 slots: expected a power of 2"),
         (lambda: KeyWriteStore(1, SLOTS, 7), "checksums of 7 bits: expected 8 to 31"),
-        (lambda: KeyWriteStore(1, SLOTS, sessions=range(0, 2)), "some of the sessions 1 to 255"),
+        (lambda: KeyWriteStore(1, SLOTS, sessions=range(0, 2)), "session numbers from 1 to 255"),
         (lambda: CounterStore(SLOTS, 9), "9 rows: expected 1 to 8"),
         (lambda: Rate(1, 0.1), "session 1: 0.1 requests/s: expected 0.24 to 1e9"),
-        (lambda: Rate(1, 1e6, 0), "a burst of 0: expected 1 at least"),
-        (lambda: Rate(1, 1, 6), "a burst of 6: expected 1 at least, within 4 s"),
+        (lambda: Rate(1, 1e6, 0), "a burst of 0: expected at least 1"),
+        (lambda: Rate(1, 1, 6), "a burst of 6: expected at least 1, sent within 4 s"),
     ],
 )
 def test_parts_that_cannot_be_are_refused(store: object, said: str) -> None:

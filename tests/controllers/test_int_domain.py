@@ -188,15 +188,15 @@ def test_a_flow_may_be_reported_once_a_period(tmp_path: Path) -> None:
 def test_what_cannot_be_watched_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_hops 0: expected 1 to 255"):
         WatchedFlow("10.0.0.1", "10.0.0.2", max_hops=0)
-    with pytest.raises(ValueError, match="different versions of IP"):
+    with pytest.raises(ValueError, match="different IP versions"):
         WatchedFlow("10.0.0.1", "fd00::2")
     with pytest.raises(ValueError, match="share 0: expected more than 0"):
         WatchedFlow("10.0.0.1", "10.0.0.2", share=0)
     with pytest.raises(ValueError, match=r"instructions 0x10000: expected 16 bits"):
         WatchedFlow("10.0.0.1", "10.0.0.2", instructions=Instruction(0x10000))
-    with pytest.raises(ValueError, match="give protocol=17"):
+    with pytest.raises(ValueError, match="set protocol=17"):
         WatchedFlow("10.0.0.1", "10.0.0.2", mark=Mark.PORT)
-    with pytest.raises(ValueError, match="expected shifts of 0 to 32"):
+    with pytest.raises(ValueError, match="expected latency_shift 0 to 32"):
         Changes(latency_shift=33).parameters()
-    with pytest.raises(TestbedError, match=r"no host has an address of 192.0.2.1: give in `sour"):
+    with pytest.raises(TestbedError, match=r"no host has an address in 192.0.2.1; set `sour"):
         measured(tmp_path, WatchedFlow("192.0.2.1", "10.0.0.2"))

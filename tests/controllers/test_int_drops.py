@@ -78,5 +78,5 @@ def test_each_packet_of_a_watched_flow_that_is_dropped_is_reported(
 
 
 def test_what_cannot_be_denied_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"denied fd00::1 -> .*: expected addresses of IPv4"):
+    with pytest.raises(ValueError, match=r"denied fd00::1 -> .*: expected IPv4 addresses"):
         Denied("fd00::1")

@@ -160,7 +160,7 @@ async def test_a_switch_that_never_answers_is_named(tmp_path: Path) -> None:
         second = running.benches[1]
         second.driver.cpu_receive = Forgetful(second, losses=99)  # type: ignore[method-assign]
         with pytest.raises(
-            ReadoutTimeoutError, match="switch s2 left 5 readout packets unanswered"
+            ReadoutTimeoutError, match="switch s2: no response to 5 readout packets"
         ):
             await running.readouts[1].read(Record.BLOCK)
 

@@ -47,7 +47,7 @@ def test_registers_never_written_are_of_no_block(block: int) -> None:
 
 @pytest.mark.parametrize("later", [1, 2, 3])
 def test_registers_of_any_later_block_are_refused(later: int) -> None:
-    with pytest.raises(OverwrittenError, match=f"block 8 was read when block {8 + later} had"):
+    with pytest.raises(OverwrittenError, match=f"block 8 was read too late: block {8 + later} has"):
         recorded(8, ((8 + later) * L, 1, 0, (8 + later) * L))
 
 
@@ -55,7 +55,9 @@ def test_blocks_are_known_over_the_wrap_of_the_switches_clock() -> None:
     block = (3 << 28) + 2
     answers = [(2 * L, 1, 5, 2 * L + 5), (0, 1, 0, 1)]  # the pulse is two blocks old
     assert recorded(block, *answers) == PointRecord(block, 1, 5, 2 * L + 5)
-    with pytest.raises(OverwrittenError, match=f"block {block - 2} was read when block {block}"):
+    with pytest.raises(
+        OverwrittenError, match=f"block {block - 2} was read too late: block {block}"
+    ):
         recorded(block - 2, *answers)
 
 

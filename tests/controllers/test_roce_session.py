@@ -167,17 +167,17 @@ def test_immediates_complete_with_the_slot(tmp_path: Path) -> None:
     [
         ({"number": 0}, "expected numbers 1 to 255"),
         ({"number": 256}, "expected numbers 1 to 255"),
-        ({"version": 3}, "version 3 of RoCE: expected 1 or 2"),
+        ({"version": 3}, "RoCE version 3: expected 1 or 2"),
         ({"peer": Peer("fd00::1", 1, 0)}, "fd00::1 and 10.0.0.3: expected addresses of one"),
         ({"ack_every": 3}, "ack_every 3: expected a power of 2"),
         ({"immediate_every": 1 << 25}, "immediate_every 33554432: expected a power of 2"),
         (
             {"immediate_every": 32, "target": replace(TARGET, length=31 * 44)},
-            "immediate_every 32: a ring of 31 slots has none",
+            "immediate_every 32: expected at most 31, the number of slots",
         ),
-        ({"patience": 64}, "patience 64: expected 0, or twice ack_every"),
+        ({"patience": 64}, "patience 64: expected 0, or at least twice ack_every"),
         ({"target": replace(TARGET, path_mtu=32)}, "path MTU 32: records have 44 bytes"),
-        ({"target": replace(TARGET, length=43)}, "a region of 43 bytes: expected 44 at least"),
+        ({"target": replace(TARGET, length=43)}, "a region of 43 bytes: expected at least 44"),
         ({"stride": 43}, "stride 43: expected 44 to 65535"),
         ({"target": replace(TARGET, length=1 << 40)}, "slots: expected less than 2^31"),
         (
@@ -215,10 +215,13 @@ def test_slots_are_those_that_fit() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ({"dst_addr": "fd00::1"}, "different versions"),
-        ({"sessions": range(250, 257)}, "expected some of the sessions 1 to 255"),
-        ({"sessions": range(2)}, "expected some of the sessions 1 to 255"),
-        ({"sessions": range(1, 3), "what": RecordAction.BYTES}, "counters are in one session"),
+        ({"dst_addr": "fd00::1"}, "different IP versions"),
+        ({"sessions": range(250, 257)}, "expected session numbers from 1 to 255"),
+        ({"sessions": range(2)}, "expected session numbers from 1 to 255"),
+        (
+            {"sessions": range(1, 3), "what": RecordAction.BYTES},
+            "expected one session for counters",
+        ),
     ],
 )
 def test_flows_that_cannot_be_are_refused(given: dict[str, object], problem: str) -> None:
@@ -230,7 +233,10 @@ def test_reporters_that_cannot_be_are_refused() -> None:
     session = Session(2, "h3", PEER, TARGET)
     with pytest.raises(ValueError, match=r"sessions \[2, 2\] of a switch: expected each number"):
         Reporter([session, session])
-    with pytest.raises(ValueError, match=r"10\.0\.0\.2: range\(1, 2\), and its switch has \[2\]"):
+    with pytest.raises(
+        ValueError,
+        match=r"10\.0\.0\.2: range\(1, 2\): expected some of the switch's sessions \[2\]",
+    ):
         Reporter([session], [FLOW])
 
 

@@ -25,7 +25,7 @@ def test_a_block_length_must_be_a_power_of_two(block_us: int) -> None:
 
 def test_a_block_must_have_all_its_parts() -> None:
     assert Schedule(32).multiplexed_window() == ClockRange(16, 31)
-    with pytest.raises(ValueError, match="32 us or more"):
+    with pytest.raises(ValueError, match="at least 32 us"):
         Schedule(16)
 
 

@@ -59,7 +59,7 @@ static enum parse_status read_inner(const struct decoder *decoder, struct span s
     }
 }
 
-/* Adds the metadata of the reporting node, unless they are in the packet's stack. */
+/* Adds the metadata of the reporting node, unless the packet's stack contains them. */
 static void add_local(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                       struct int_report *report)
 {
@@ -186,7 +186,7 @@ static void read_group(const struct decoder *decoder, struct span span, struct i
     }
 }
 
-/* Converts the six RepMdBits of version 1.0, whose order differs, to RepMdBits of 2.0. */
+/* Converts the six RepMdBits of version 1.0, which have a different order, to RepMdBits of 2.0. */
 static uint16_t bits_of_1_0(unsigned bits)
 {
     static const uint16_t in_order[] = {BIT_INTERFACES, BIT_LATENCY, BIT_QUEUE,
@@ -209,8 +209,8 @@ static struct int_hop *own_hop(const struct decoder *decoder, struct int_report 
     return add_hop(decoder, report);
 }
 
-/* Reads the header of TR 1.0 ("Telemetry Report Header"). A datagram has one report, and the
- * packet fills the rest. */
+/* Reads the header of TR 1.0 ("Telemetry Report Header"). A datagram has one report; the reported
+ * packet is the rest of the datagram. */
 static enum parse_status read_1_0(const struct decoder *decoder, struct span span,
                              struct int_group *group)
 {
@@ -290,8 +290,8 @@ static enum parse_status read_datagram(const struct decoder *decoder, struct spa
     return status;
 }
 
-/* Whether there is room for everything that a datagram may contain. A report takes at least one
- * word, and so does a hop. Each report may add one hop. */
+/* Returns whether the output has room for the maximum content of a datagram. A report takes at
+ * least one word, and so does a hop. Each report may add one hop. */
 static bool fits(const struct int_output *out, uint32_t bytes)
 {
     uint32_t words = bytes / 4 + 1;

@@ -46,8 +46,8 @@ struct int_hop *add_hop(const struct decoder *decoder, struct int_report *report
 enum parse_status read_packet(const struct decoder *decoder, enum first_header first, struct span span,
                          struct int_report *report);
 
-/* What follows shim and INT header in a packet. `port` is the original port, or 0 if the shim
- * has none. `protocol` is the protocol of the next header, or 0 if payload follows. */
+/* Content after shim and INT header in a packet. `port` is the original port, or 0 if the shim has
+ * none. `protocol` is the protocol of the next header, or 0 if payload follows. */
 struct after_int {
     struct span span;
     uint16_t port;

@@ -57,7 +57,7 @@ struct int_source {
     uint32_t highest;    /* highest sequence number received */
     uint8_t hw_id, version;
     uint8_t none[6];
-    /* bit number % SEQUENCE_WINDOW tells whether that recent number has arrived */
+    /* bitmap of the recent numbers that have arrived; bit index: number % SEQUENCE_WINDOW */
     uint64_t received[SEQUENCE_WINDOW / 64];
 };
 

@@ -10,12 +10,12 @@ static const uint32_t nowhere = 0xffffffff;
 /* A flow in a hash chain, and in the list of all flows ordered by last use. */
 struct flow_entry {
     struct int_flow flow;
-    /* number of uses of this entry; distinguishes flows that use it one after the other */
+    /* number of flows that have used this entry, including the current flow */
     uint64_t number;
     uint32_t next_in_chain, newer, older;
 };
 
-/* A packet that several nodes report separately, while further reports may arrive. */
+/* A packet that several nodes report separately; further reports may still arrive. */
 struct pending {
     uint64_t flow_number, time_ns;
     uint32_t entry, packet;
@@ -51,7 +51,7 @@ struct path_report {
     const struct int_hop *hops;
     unsigned count;
     uint64_t time_ns;
-    bool is_whole; /* whether the path has no hops other than these */
+    bool is_whole; /* true if the path has no other hops */
 };
 
 void note_path(struct int_index *index, struct int_flow *flow, struct path_report reported);

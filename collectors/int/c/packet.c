@@ -8,7 +8,7 @@ enum {
     PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_SCTP = 132,
     HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, OPTIONS = 60,
     PROBE_MARKER = 8,
-    /* number of payload bytes that are hashed if the headers of all packets of a flow are equal */
+    /* number of payload bytes to hash if the headers do not distinguish packets of a flow */
     PAYLOAD_HASHED = 16
 };
 
@@ -17,7 +17,7 @@ struct above_ip {
     struct span span;
     unsigned protocol;
     uint32_t id;     /* Identification, if present */
-    bool has_ports;  /* whether the packet is not a later fragment */
+    bool has_ports; /* false for fragments other than the first */
 };
 
 uint64_t hash_key(const struct int_key *key, uint64_t seed)
@@ -31,8 +31,8 @@ uint64_t hash_key(const struct int_key *key, uint64_t seed)
     return hash;
 }
 
-/* Hashes fields that distinguish this packet in its flow and are the same at all nodes. Fields
- * that routers or INT change, and fields that only longer reports contain, are left out. */
+/* Hashes fields that distinguish packets of a flow and are the same at all nodes. Omits fields that
+ * routers or INT change, and fields that short reports lack. */
 static void note_packet(const struct above_ip *above, struct span payload, struct int_report *report)
 {
     bool is_tcp = report->key.protocol == PROTOCOL_TCP && has(above->span, 8);
@@ -47,7 +47,7 @@ static void note_packet(const struct above_ip *above, struct span payload, struc
     report->packet = (uint32_t)hash ? (uint32_t)hash : 1;
 }
 
-/* Reads the ports and finds the payload; null if the packet is truncated before it. */
+/* Reads the ports and finds the payload; null if the packet ends before it. */
 static enum parse_status read_ports(struct above_ip *above, struct int_report *report,
                                struct span *payload)
 {
@@ -76,7 +76,7 @@ static enum parse_status read_ports(struct above_ip *above, struct int_report *r
     return PARSE_NONE;
 }
 
-/* Returns whether INT follows TCP or UDP, and how it is marked (INT, 5.6.2). */
+/* Returns whether INT follows TCP or UDP, and which mark indicates it (INT, 5.6.2). */
 static bool has_int(const struct decoder *decoder, const struct int_report *report,
                     struct span *payload, bool *by_port)
 {
@@ -169,7 +169,7 @@ static bool skip_extensions(struct above_ip *above)
         }
         above->protocol = *above->span.at;
         above->span = rest(above->span, bytes);
-        if (!above->has_ports) /* the rest of the packet is a part of a fragment */
+        if (!above->has_ports) /* the rest is payload of a fragment */
             return true;
     }
     return false;

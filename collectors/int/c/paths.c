@@ -37,7 +37,7 @@ static bool is_same(const struct int_path_hop *known, const struct int_hop *hop)
             (known->ingress == hop->ingress && known->egress == hop->egress));
 }
 
-/* Whether reported hops match the path in order; hops may be missing. */
+/* Returns whether the reported hops are on the path in this order; hops may be missing. */
 static bool is_part_of_path(const struct int_flow *flow, struct path_report reported)
 {
     unsigned at = 0;
@@ -147,7 +147,7 @@ static void take_path(struct int_index *index, struct int_flow *flow, struct pat
     flow->paths++;
 }
 
-/* Adds a packet after all nodes known to be on its path have reported it. */
+/* Adds a packet that all known nodes of its path have reported. */
 void note_path(struct int_index *index, struct int_flow *flow, struct path_report reported)
 {
     if (reported.count > PATH_HOPS) {
@@ -175,8 +175,8 @@ static bool is_reported(struct path_report reported, const struct int_path_hop *
 }
 
 /* Adds the reports of an interval for packets that cannot be distinguished. The reports are from
- * different packets, so their times give the order of nodes only at the start of the flow. Their
- * values have been added already. */
+ * different packets, so their times show the order of nodes only at the start of the flow. Their
+ * values were added before. */
 void note_interval(struct int_index *index, struct int_flow *flow, struct path_report reported)
 {
     bool has_other = false, has_all = true;
@@ -195,8 +195,8 @@ void note_interval(struct int_index *index, struct int_flow *flow, struct path_r
     flow->paths++;
 }
 
-/* Adds a report of a packet that cannot be identified. Its node may be on the path; its position is
- * known later. */
+/* Adds a report of a packet that cannot be identified. The reporting node may be on the path, but
+ * its position is not yet known. */
 void note_unmatched(struct int_flow *flow, struct path_report reported)
 {
     flow->unmatched++;

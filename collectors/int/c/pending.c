@@ -25,8 +25,9 @@ bool is_pending(const struct int_index *index, uint32_t entry, uint32_t packet)
     return packet && index->pending_used && find(index, entry, packet);
 }
 
-/* Whether a hop precedes another: routers decrement the TTL. For equal TTLs compare ingress
- * times, then egress times (a host's edge is less than a microsecond from its switch). */
+/* Returns whether a hop precedes another: routers decrement the TTL. For equal TTLs, compares
+ * ingress times, then egress times (a host's edge program is less than a microsecond from its
+ * switch). */
 static bool is_before(const struct pending *pending, unsigned one, unsigned other)
 {
     const struct int_hop *a = &pending->hop[one], *b = &pending->hop[other];

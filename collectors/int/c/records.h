@@ -11,7 +11,7 @@
 /* Parse errors. */
 enum parse_status {
     PARSE_NONE,
-    /* errors of a datagram, whose rest is not read */
+    /* errors of a datagram; the rest of the datagram is not read */
     PARSE_GROUP_HEADER,  /* too short for a group header */
     PARSE_VERSION,       /* version is neither 1 nor 2 */
     PARSE_NO_REPORT,     /* no report after the group header */
@@ -20,7 +20,7 @@ enum parse_status {
     /* errors of a report, which is skipped */
     PARSE_REPORT_TYPE,     /* report type is reserved, or is IOAM, which has no format yet */
     PARSE_METADATA_LENGTH, /* MD Length extends past the report, or contradicts the bitmaps */
-    /* errors in a report's content; the report's metadata are valid */
+    /* errors in a report's content; the metadata of the report are valid */
     PARSE_INNER_TYPE, /* reserved */
     PARSE_TLV_LENGTH, /* a TLV extends past the report */
     PARSE_PACKET_CUT, /* truncated before the ports; ports are then 0 */
@@ -101,7 +101,7 @@ struct int_report {
     uint64_t flow;         /* hash of the key; 0 means none */
     uint32_t group;        /* index of the group (datagram) that contains the report */
     uint32_t node;         /* reporting node */
-    uint32_t packet;       /* hash that distinguishes packets of a flow; 0 means not available */
+    uint32_t packet;       /* hash that distinguishes packets of a flow; 0: not available */
     uint32_t first_hop;    /* index of the first hop, which is the INT source */
     uint32_t at;           /* offset of the report in the input */
     uint32_t ds_at;        /* offset of the report's domain specific metadata */

@@ -1,9 +1,9 @@
 /* Report sequence numbers per source (TR, 3.2): detects loss, and distinguishes it from late
  * arrival. A number counts as lost when it is too old to arrive.
  *
- * A source that restarts usually starts at 0. A step back by more than the window indicates a
- * restart, and so does a repeated number in a different datagram; duplicates by the network are
- * identical. */
+ * A source that restarts usually starts at 0. Two events indicate a restart: a step back by more
+ * than the window, and a repeated number in a datagram with different content. Duplicates made by
+ * the network have the same content. */
 #include "index_internal.h"
 
 static uint64_t *word_of(struct int_source *source, uint32_t number, uint64_t *bit)
@@ -135,7 +135,7 @@ static bool is_another(struct int_index *index, const struct int_source *source,
     return before && before != group->content;
 }
 
-/* Handles a number that is in the window and not above the highest one. Returns false if it
+/* Handles a number in the window that is not above the highest number. Returns false if the number
  * indicates a restart. */
 static bool note_behind(struct int_index *index, struct int_source *source,
                         const struct int_group *group)

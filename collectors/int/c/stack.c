@@ -28,9 +28,9 @@ static void read_hop(const struct decoder *decoder, struct layout layout, const 
     }
 }
 
-/* Reads a stack. Each node inserts its metadata in front, so the metadata of the source are
- * last. Metadata that only the source inserts follow them. In a truncated packet the
- * oldest hops are missing. */
+/* Reads a stack. Each node inserts its metadata in front, so the metadata of the source are last.
+ * Metadata that only the source inserts follow. In a truncated packet, the oldest hops are
+ * missing. */
 static enum parse_status read_stack(const struct decoder *decoder, struct stack stack,
                                struct int_report *report)
 {

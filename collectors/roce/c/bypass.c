@@ -1,6 +1,7 @@
 /* A short BPF program at tcx ingress (Linux 6.6), which runs after packet sockets and before IP.
  *
- * IP and UDP would only drop a RoCE frame, at a socket that receives nothing. */
+ * The program drops RoCE frames. Otherwise IP and UDP would process each frame, only to drop it at
+ * a socket that receives nothing. */
 #define _GNU_SOURCE
 #include "bypass.h"
 

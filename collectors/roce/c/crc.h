@@ -15,7 +15,7 @@ struct crc_mask {
     uint8_t bytes[CRC_MASK + CRC_STEP];
 };
 
-/* Returns the CRC register after further bytes; complements it neither before nor after. */
+/* Returns the CRC register after further bytes, without complement before or after. */
 uint32_t crc_add(uint32_t crc, const uint8_t *bytes, size_t count, const struct crc_mask *mask);
 
 #endif

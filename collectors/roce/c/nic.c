@@ -68,8 +68,8 @@ struct queue_pair *find_queue_pair(struct roce_nic *nic, uint32_t qpn)
     return qpn && pair->qpn == qpn ? pair : NULL;
 }
 
-/* Returns an unused queue pair with a new number. Numbers are not reused soon, so that a packet to
- * a closed queue pair does not reach a new one. */
+/* Returns an unused queue pair with a new number. Numbers ascend and are reused only after a
+ * wrap-around, so that a packet for a closed queue pair does not reach a new one. */
 static struct queue_pair *free_place(struct roce_nic *nic)
 {
     for (uint32_t tried = 0; tried < nic->config.queue_pairs; tried++) {

@@ -21,12 +21,12 @@ enum {
     ROCE_MANAGEMENT_FRAMES = 64
 };
 
-/* Result of processing a packet, in the order of checks. */
+/* Result of a packet, in the order of checks. */
 enum roce_reason {
     ROCE_ACCEPTED,
     ROCE_MANAGED, /* frame for queue pair 1; see roce_management() */
     /* frames */
-    ROCE_FOREIGN,      /* not RoCE or for another MAC address; ignored */
+    ROCE_FOREIGN,      /* not RoCE, or for another MAC address; ignored */
     ROCE_TRUNCATED,    /* shorter than its headers require */
     /* wrong checksum, options, or fragment; for a GRH, wrong version or next header */
     ROCE_IP_HEADER,
@@ -111,7 +111,7 @@ struct roce_nic;
 struct roce_nic *roce_create(const struct roce_config *config);
 void roce_destroy(struct roce_nic *nic);
 
-/* Return indices, or UINT32_MAX if there is no room. The memory must outlive the nic. */
+/* Return an index, or UINT32_MAX if there is no room. The memory must outlive the NIC. */
 uint32_t roce_register(struct roce_nic *nic, uint8_t *memory, uint64_t length, uint64_t base,
                        uint32_t rkey, uint8_t access);
 uint32_t roce_connect(struct roce_nic *nic, const struct roce_connection *connection);
@@ -120,8 +120,7 @@ bool roce_disconnect(struct roce_nic *nic, uint32_t qpn);
 /* Returns the next expected PSN, or UINT32_MAX if the queue pair does not exist or is broken. */
 uint32_t roce_expected(struct roce_nic *nic, uint32_t qpn);
 
-/* Processes `count` frames, which are consecutive in `bytes`; there must be room for a response to
- * each. */
+/* Processes `count` consecutive frames in `bytes`. There must be room for one response each. */
 void roce_receive(struct roce_nic *nic, const struct arrival_record *arrivals, uint32_t count,
                   const uint8_t *bytes, struct roce_reply *replies);
 

@@ -73,7 +73,7 @@ struct queue_pair {
     uint32_t qpn; /* 0 means unused */
     uint32_t psn; /* expected */
     uint32_t msn; /* number of completed messages */
-    uint32_t receives; /* number of completions that the queue pair may still add */
+    uint32_t receives; /* number of completions that still fit */
     bool is_broken, is_nak_sent, is_dropping;
     bool is_open; /* whether a message has begun; the next fields describe this message */
     uint64_t at;
@@ -107,7 +107,7 @@ struct roce_nic {
 enum roce_reason take_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length,
                             struct roce_refusal *refusal, struct roce_reply *reply);
 
-/* Processes a frame as above, and stores the refusal, if any. */
+/* Processes a frame like take_frame(), and stores the refusal, if any. */
 void receive_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length, uint64_t time_ns,
                    struct roce_reply *reply);
 

@@ -51,9 +51,9 @@ uint16_t ip_checksum(const uint8_t *header)
     return folded(add_words(0, header, IPV4));
 }
 
-/* Fields that change in transit count as ones (IBTA A16.5.1, A17.3.3): TOS, TTL and checksum of
- * IPv4; traffic class, flow label and hop limit of IPv6 and GRH; UDP checksum; FECN and BECN of
- * BTH. */
+/* The iCRC covers fields that change in transit as ones (IBTA A16.5.1, A17.3.3): TOS, TTL and
+ * checksum of IPv4; traffic class, flow label and hop limit of IPv6 and GRH; UDP checksum; FECN and
+ * BECN of BTH. */
 static const struct crc_mask over_ipv4 = {{
     [1] = 0xff, [8] = 0xff, [10] = 0xff, 0xff, [IPV4 + 6] = 0xff, 0xff, [IPV4 + UDP + 4] = 0xff,
 }};

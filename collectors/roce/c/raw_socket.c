@@ -23,7 +23,7 @@ struct roce_socket {
     struct roce_nic *nic;
     int socket;
     uint8_t *ring;
-    /* power of 2; the smaller the slots, the larger the part of the ring that stays in caches */
+    /* power of 2; small slots keep a larger part of the ring in CPU caches */
     uint32_t slot_bytes;
     uint32_t head;
     struct roce_reply replies[BATCH];
@@ -109,8 +109,8 @@ static bool is_filled(const struct roce_socket *sock)
     return __atomic_load_n(&slot(sock)->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
 }
 
-/* Processes one frame of the ring. The kernel has removed VLAN tags. Tagged frames are not for
- * us, so they are counted like empty frames. */
+/* Processes one frame of the ring. The kernel has removed VLAN tags. The responder does not accept
+ * tagged frames, so it counts them like empty frames. */
 static bool take_slot(struct roce_socket *sock, uint64_t now_ns, struct roce_reply *reply)
 {
     struct tpacket2_hdr *header = slot(sock);
@@ -125,7 +125,7 @@ static bool take_slot(struct roce_socket *sock, uint64_t now_ns, struct roce_rep
 
 struct batch {
     uint32_t taken, answered;
-    bool is_reported; /* whether completions or frames of connection management are waiting */
+    bool is_reported; /* true if completions or frames of connection management are waiting */
 };
 
 static struct batch take_batch(struct roce_socket *sock)
@@ -165,8 +165,7 @@ static int send_replies(struct roce_socket *sock, uint32_t count)
     return 0;
 }
 
-/* Returns 0 if the interface delivers frames, or an errno that says why not, for example that it
- * is down. */
+/* Returns 0 if the interface delivers frames, otherwise an errno, for example if it is down. */
 static int socket_error(const struct roce_socket *sock)
 {
     int error = 0;
@@ -176,9 +175,9 @@ static int socket_error(const struct roce_socket *sock)
     return error;
 }
 
-/* Waits until frames may have arrived or `stop` is readable. If frames arrived recently, it
- * first sleeps briefly, so that several frames share a wakeup (like interrupt moderation of
- * NICs). For the sender of a frame, a wakeup costs many times more than the frame itself. */
+/* Waits until frames may have arrived or `stop` is readable. If frames arrived recently, it first
+ * sleeps briefly, so that several frames share a wakeup (like interrupt moderation of NICs). A
+ * wakeup costs the sender of a frame many times more CPU time than the frame itself. */
 static int await_frames(const struct roce_socket *sock, int stop, bool some_came, bool *is_over)
 {
     struct pollfd waiting[] = {{stop, POLLIN, 0}, {sock->socket, POLLIN, 0}};

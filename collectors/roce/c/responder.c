@@ -36,8 +36,8 @@ static enum roce_reason note(const struct request *request, enum roce_reason rea
     return reason;
 }
 
-/* Rejects a request. After this NAK a reliable connection has failed; UC silently drops the rest
- * of the message (9.9.3). */
+/* Rejects a request. The NAK ends a reliable connection; UC silently drops the rest of the message
+ * (9.9.3). */
 static void refuse(const struct request *request, uint8_t syndrome)
 {
     if (request->pair->with.is_reliable) {
@@ -49,7 +49,7 @@ static void refuse(const struct request *request, uint8_t syndrome)
     }
 }
 
-/* Returns how far a PSN is ahead, modulo the PSN space (9.7.1). */
+/* Returns the distance from PSN `of` to `psn`, modulo the PSN space (9.7.1). */
 static int32_t ahead(uint32_t psn, uint32_t of)
 {
     return (int32_t)((psn - of) << 8) >> 8;
@@ -211,7 +211,7 @@ static enum roce_reason carry_out_write(const struct request *request)
     if (is(request, BEGINS)) {
         at = get64(packet->headers);
         left = get32(packet->headers + 12);
-        if (left) /* 9.7.4.1.5: key and address do not matter without data */
+        if (left) /* 9.7.4.1.5: without data, R_Key and address are not checked */
             reason = check_memory(request, at, get32(packet->headers + 8), left);
     }
     if (reason || (reason = check_length(request, left)))

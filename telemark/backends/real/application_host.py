@@ -127,7 +127,7 @@ class ProcessHost(Host):
         kernel.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         kernel.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         opened = ProcessFrameSocket(kernel)
-        if takes:  # without an IP address, the kernel sends no ARP, ICMP or RST
+        if takes:  # without an IP address, the kernel sends no ARP, ICMP and RST
             subprocess.run(["ip", "address", "flush", "dev", self._interface], check=True)
         kernel.bind((self._interface, ETH_P_ALL if takes else 0))
         return opened
@@ -213,7 +213,7 @@ def _run(commands: BinaryIO, answers: BinaryIO) -> None:
 def main() -> None:
     """Run an application; log an error as traceback and a last line."""
     commands, answers = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # redirects print() of the application to the log
+    os.dup2(2, 1)  # redirects output of the application to the log
     try:
         _run(commands, answers)
     except Exception as error:

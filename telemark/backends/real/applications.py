@@ -39,7 +39,7 @@ class Task:
     place: HostInfo
     interface: str
     paths: list[str]  # sys.path
-    script: str | None  # file of the experiment
+    script: str | None  # script of the experiment
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ExitReport:
 
 
 class ApplicationProcess:
-    """Process of an application; the constructor returns when the application has started."""
+    """Process of an application; the constructor returns after the application has started."""
 
     def __init__(self, host: Any, place: HostInfo, application: Application, log: Path) -> None:
         self.running = RunningApplication(host.name, type(application).__name__)
@@ -62,7 +62,7 @@ class ApplicationProcess:
         task = Task(
             place,
             interface=str(host.defaultIntf()),
-            # Skip entries of editable installs, which are names of import hooks, not paths.
+            # Skip entries of editable installs: they are names of import hooks, not paths.
             paths=[str(Path(p).absolute()) if Path(p).exists() else p for p in sys.path],
             script=None if script is None else str(Path(script).absolute()),
         )
@@ -80,7 +80,7 @@ class ApplicationProcess:
             raise
 
     def close(self) -> None:
-        """Tell the application that the network stops; its timers no longer run."""
+        """Notify the application that the network stops; its timers no longer run."""
         self._request(CLOSE, CLOSED)
 
     def check_alive(self) -> None:
@@ -103,7 +103,7 @@ class ApplicationProcess:
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
-            # raised if the process has not read all input
+            # the process has not read all input
             with contextlib.suppress(BrokenPipeError):
                 if pipe is not None:
                     pipe.close()
@@ -136,7 +136,7 @@ class ApplicationLog(Exception):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that maps the script's module name in the application's process to __main__."""
+    """Unpickler that maps the script's module name (SCRIPT) to __main__."""
 
     def find_class(self, module: str, name: str) -> Any:
         return super().find_class("__main__" if module == SCRIPT else module, name)

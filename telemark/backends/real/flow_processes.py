@@ -33,16 +33,13 @@ def build_program(program: str) -> Path:
 
 @dataclass(frozen=True)
 class End:
-    """Process at one end of a flow, and its name in messages."""
+    """Process at one end of a flow, and the name of this end in messages."""
 
     name: str
     process: asyncio.subprocess.Process
 
     async def await_word(self, word: str) -> None:
-        """Wait until the process prints a word.
-
-        Raises TestbedError if it exits without printing it.
-        """
+        """Wait until the process prints a word. Raises TestbedError if the process exits before."""
         assert self.process.stdout is not None
         if await self.process.stdout.readline() != f"{word}\n".encode():
             _, errors = await self.process.communicate()

@@ -3,8 +3,8 @@
 The process that the user started stays outside as the supervisor. Its child is process 1 of a new
 PID namespace. The child also creates a network and a mount namespace, and executes the run. The
 supervisor forwards signals to the child and removes the run's folder after the child has exited.
-The kernel kills all processes in the namespace when process 1 exits, and it kills process 1 when
-the supervisor dies. So not even SIGKILL leaves a process or an interface behind.
+When process 1 exits, the kernel kills all processes in the namespace. When the supervisor dies, the
+kernel kills process 1. So no process or interface remains, even after SIGKILL.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ from pathlib import Path
 from telemark.errors import TestbedError
 
 GRACE_S = 20.0  # maximum time for cleanup after the first signal
-AGAIN_S = 1.0  # a second signal within this time is the same key press; a later one kills the run
-REMIND_S = 0.1  # delay after which the lost exception of a signal is raised again
+AGAIN_S = 1.0  # a second signal within this time is ignored, a later one kills the run
+REMIND_S = 0.1  # interval at which the exception of a signal is raised again, in case it was lost
 LOOK_S = 0.5  # interval of checks for a signal that arrived just before a blocking call
 SIGNALLED = 128  # exit status after a signal, minus the signal number
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWNER = "owner"
 # message of process 1 after it created namespaces; the supervisor replies with the run's folder
 READY = b"ready"
-# Shell commands that disable IPv6, since the kernel would send packets that the accounting counts.
+# Shell commands that disable IPv6, because packets sent by the kernel would be counted.
 DISABLE_IPV6 = """for scope in all default; do
     [ ! -e /proc/sys/net/ipv6/conf/$scope ] || echo 1 > /proc/sys/net/ipv6/conf/$scope/disable_ipv6
 done"""
@@ -46,7 +46,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Interrupted(KeyboardInterrupt):
-    """Request by a signal to end the run; the argument is the signal number."""
+    """A signal requested the end of the run; the argument is the signal number."""
 
 
 def can_isolate() -> bool:
@@ -58,15 +58,15 @@ def can_isolate() -> bool:
 def fork() -> tuple[int, socket.socket]:
     """Fork into a new PID namespace; return the child's PID and a connection to it.
 
-    The child is process 1 there; it gets 0 and a connection to the supervisor. STOPPING signals are
-    blocked in both processes until inside() and supervise() handle them. Raises TestbedError if the
-    namespace cannot be created.
+    The child is process 1 there; in the child, the result is 0 and a connection to the supervisor.
+    STOPPING signals are blocked in both processes until inside() and supervise() handle them.
+    Raises TestbedError if the namespace cannot be created.
     """
     if shutil.which("ip") is None:
         raise TestbedError("no ip found: run ./setup.sh (package iproute2)")
     signal.pthread_sigmask(signal.SIG_BLOCK, {*STOPPING, signal.SIGCHLD})
     _system("unshare", CLONE_NEWPID)
-    sys.stdout.flush()  # otherwise both processes would print the buffered output
+    sys.stdout.flush()  # otherwise, both processes would print the buffered output
     sys.stderr.flush()
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     child = os.fork()
@@ -84,7 +84,7 @@ def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
     _system("unshare", CLONE_NEWNET | CLONE_NEWNS)
     _system("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
     _system("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
-    if not interactive:  # only Mininet's command line needs the session of the terminal
+    if not interactive:  # only Mininet's CLI needs the session of the terminal
         os.setsid()
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
@@ -97,7 +97,7 @@ def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
         folder = supervisor.recv(4096)
     if not folder:  # the supervisor has exited with a message, or was killed
         os._exit(1)
-    # Lets users start `minip4`, and `python` with the project's packages, in the namespaces.
+    # Users can then run `minip4`, and `python` with the project's packages, in the namespaces.
     os.environ["PATH"] = f"{Path(sys.prefix, 'bin')}{os.pathsep}{os.environ.get('PATH', '')}"
     os.environ["TMPDIR"] = tempfile.tempdir = os.fsdecode(folder + b"/tmp")
     yield Path(os.fsdecode(folder))
@@ -112,7 +112,7 @@ def _system(call: str, *arguments: object) -> None:
     if function(*arguments):
         raise TestbedError(
             f"namespaces cannot be created ({call}: {os.strerror(ctypes.get_errno())}): "
-            "all rights of root are needed, in Docker --privileged"
+            "run as root with all capabilities (in Docker: --privileged)"
         )
 
 
@@ -126,14 +126,15 @@ def end_with_parent(parent: int) -> None:
 def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: float = 0.0) -> None:
     """Let STOPPING signals raise `kind(number)` in the main thread.
 
-    An exception from a signal handler may be lost in a bare `except` (logging and Mininet have
-    some), in a destructor, or in a callback from C. Therefore it is raised again every REMIND_S,
-    until end_interrupt() is called or the exception is being handled; cleanup is not interrupted. A
-    second signal, AGAIN_S after the first, kills a process whose cleanup does not end.
+    An exception from a signal handler may be lost in a bare `except` (as in logging and Mininet),
+    in a destructor, or in a callback from C. Therefore, it is raised again every REMIND_S, until it
+    is being handled or end_interrupt() is called. Cleanup is not interrupted. If cleanup does not
+    end, a second signal, at least AGAIN_S after the first, kills the process.
 
-    Python handles a signal between two instructions of its main thread. A signal that arrives just
-    before that thread blocks, or in another thread, is delayed. SIGALRM ends that delay. It comes
-    from a timer every `look_s` seconds or, if that is 0, from another process (see supervise()).
+    Python handles a signal between two instructions of its main thread. The handling is delayed if
+    the signal arrives in another thread, or just before the main thread blocks. SIGALRM ends this
+    delay. A timer sends SIGALRM every `look_s` seconds; if `look_s` is 0, the supervisor sends it
+    (see supervise()).
     """
     global _delays  # noqa: PLW0603
 
@@ -153,7 +154,7 @@ def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: fl
             if not _delays and not _is_handled(kind):
                 raise kind(_requested[0][0])
 
-    _delays = 0  # since a child of fork() may begin within uninterrupted()
+    _delays = 0  # a child of fork() may begin within uninterrupted()
     for number in _handled_signals():
         signal.signal(number, on_signal)
     signal.signal(signal.SIGALRM, remind)
@@ -183,7 +184,7 @@ _delays = 0  # number of active uninterrupted() blocks
 
 
 def _is_handled(kind: object) -> bool:
-    """Return whether the main thread is in `except`, `finally` or `__exit__` because of `kind`."""
+    """Return whether the main thread is handling `kind` in `except`, `finally` or `__exit__`."""
     error = sys.exc_info()[1]
     while error is not None:
         if type(error) is kind:
@@ -196,8 +197,8 @@ def _is_handled(kind: object) -> bool:
 def uninterrupted() -> Iterator[None]:
     """Delay the exceptions of interruptible(), and KeyboardInterrupt, until the block ends.
 
-    os.fork(), and C functions that call Python, must not be interrupted. Only the main thread
-    handles signals in Python.
+    Use it for os.fork(), and for C functions that call Python. It has an effect only in the main
+    thread, which handles signals.
     """
     global _delays  # noqa: PLW0603
     if threading.current_thread() is not threading.main_thread():
@@ -222,7 +223,7 @@ def uninterrupted() -> Iterator[None]:
 
 def supervise(name: str, child: int, connection: socket.socket, *, interactive: bool) -> int:
     """Supervise the child of fork() until it ends; return its exit status."""
-    # A run cannot be suspended, and the supervisor must not stop when it takes the terminal back.
+    # Ctrl-Z cannot suspend a run. The supervisor must not stop when it takes the terminal back.
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     if interactive:
@@ -323,14 +324,14 @@ def _locked(folder: Path) -> Iterator[None]:
 def _sweep(base: Path) -> None:
     """Remove the folders of runs that have ended.
 
-    A living supervisor holds a lock on the owner file of its folder. The file contains the PID and
-    start time of the supervisor. A folder is removed only if the lock is free and the process does
-    not exist.
+    A running supervisor holds a lock on the owner file of its folder. The file contains the PID and
+    start time of the supervisor. A folder is removed only if the lock is free and the supervisor
+    does not exist.
     """
     for folder in base.iterdir():
         try:
             owner = (folder / OWNER).open("r+")
-        # the folder is empty, since its run was killed within run_folder()
+        # the folder is empty because its run was killed within run_folder()
         except FileNotFoundError:
             with contextlib.suppress(OSError):
                 folder.rmdir()

@@ -31,7 +31,7 @@ TERMINALS = {"xterm": "xterm", "gterm": "gnome-terminal"}
 
 
 class _Ended(BaseException):
-    """Signal that ends the run; neither Mininet (KeyboardInterrupt) nor commands catch it."""
+    """Signal that ends the run; Mininet catches only KeyboardInterrupt, not this exception."""
 
 
 def run_cli(mininet: Mininet, script: Path | None = None) -> None:
@@ -66,10 +66,10 @@ def run_cli(mininet: Mininet, script: Path | None = None) -> None:
 def end_command(node: Node) -> None:
     """End the current command of a node's shell; otherwise Mininet could not stop.
 
-    A prompt does not prove that the command has ended, since an interrupt just before the command
-    starts also causes a prompt. Therefore the shell is interrupted, with growing timeouts, until it
-    executes `echo`. An empty line precedes `echo`, because an interrupt may discard the next
-    character that bash reads.
+    A prompt does not prove that the command has ended, because an interrupt just before the start
+    of the command also causes a prompt. Therefore, the shell is interrupted until it executes
+    `echo`, with increasing timeouts. An empty line precedes `echo`, because an interrupt may
+    discard the next character that bash reads.
     """
     for attempt in itertools.count():
         if not node.waiting or node.shell.poll() is not None:
@@ -82,7 +82,7 @@ def end_command(node: Node) -> None:
 
 
 def _wait_for_answer(node: Node, answer: str, timeout_s: float) -> bool:
-    """Read the output of a node's shell until that of `echo`; return whether it arrived in time."""
+    """Read the output of a node's shell up to `answer`; return whether it arrived in time."""
     received = ""
     until = time.monotonic() + timeout_s
     while (left_s := until - time.monotonic()) > 0:
@@ -96,7 +96,7 @@ def _wait_for_answer(node: Node, answer: str, timeout_s: float) -> bool:
 
 @contextlib.contextmanager
 def _silent_input() -> Iterator[TextIO]:
-    """Open an input without data and without EOF, since Mininet polls an input at EOF forever."""
+    """Open an input without data and EOF, because Mininet polls an input at EOF forever."""
     reading, writing = os.pipe()
     with open(reading) as silent, open(writing, "w"):
         yield silent
@@ -119,7 +119,7 @@ class CommandLine(CLI):
         Usage: source FILE
         """
         for command in script_lines(Path(str(line))):
-            if not self.isatty():  # show the command, as if it had been typed
+            if not self.isatty():  # print the command as if it had been typed
                 output(f"{self.prompt}{command}\n")
             if self.onecmd(command):
                 return
@@ -133,12 +133,12 @@ class CommandLine(CLI):
             super().default(line)
 
     def waitForNode(self, node: Node) -> None:
-        """Print the output of a command at a node, and forward typed input, until it ends.
+        """Print the output of a command at a node, and forward typed input, until the command ends.
 
         Raises TestbedError if the shell has ended, which Mininet's method does not detect.
         """
         if self.isatty():
-            quietRun("stty -icanon min 1")  # the terminal forwards each key, not only lines
+            quietRun("stty -icanon min 1")  # the terminal forwards each key immediately
         typed, poller = self.stdin.fileno(), select.poll()
         for descriptor in (typed, node.stdout, node.end):
             poller.register(descriptor, select.POLLIN)
@@ -171,7 +171,7 @@ class CommandLine(CLI):
         """
         super().do_link(line)
         words = line.split()
-        # since an interface of a host loses routes and neighbours when it goes down
+        # an interface of a host loses routes and neighbours when it goes down
         if words[2:] == ["up"]:
             for host in self.mn.hosts:
                 if host.name in words:
@@ -196,11 +196,11 @@ class CommandLine(CLI):
             return
         switch.start([])
         switch.wait_ready()
-        output(f"{switch} runs again with empty tables (its controller does not refill them) and "
-               "with new counters and captures\n")  # fmt: skip
+        output(f"{switch} runs again, with new counters and captures; its tables are empty, and "
+               f"its controller does not refill them\n")  # fmt: skip
 
     def do_wait(self, _line: str) -> None:
-        """Print which switches are stopped."""
+        """Print the switches that are stopped."""
         stopped = [switch.name for switch in self.mn.switches if not switch.connected()]
         output(f"stopped: {', '.join(stopped)}\n" if stopped else "all switches run\n")
 
@@ -244,7 +244,7 @@ class CommandLine(CLI):
             sending = [*client.enter(), *command, "-t", str(IPERF_S), "-c", address, *options[1:]]
             subprocess.run(sending, timeout=ANSWER_S, check=True, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired:
-            raise TestbedError(f"{server}: no answer within {ANSWER_S:g} s") from None
+            raise TestbedError(f"{server}: no response within {ANSWER_S:g} s") from None
         except subprocess.CalledProcessError:
             raise TestbedError(f"no connection from {client} to {server}") from None
         finally:

@@ -42,9 +42,9 @@ from telemark.traffic.flows import AnyFlow, Schedule
 
 # maximum number of characters of an interface name (IFNAMSIZ of <linux/if.h> - 1)
 MAX_INTERFACE = 15
-FRAMES_S = 1.0  # time after the `with` block during which frames may be sent, as in virtual time
-# Counters of /proc/net/snmp and /proc/net/netstat for datagrams dropped because a buffer was full,
-# and for frames with a wrong checksum or length (UDP's InErrors counts both, and full buffers).
+FRAMES_S = 1.0  # frames may be sent until this time after the `with` block, as in virtual time
+# Counters of /proc/net/snmp and /proc/net/netstat: datagrams dropped because a buffer was full, and
+# frames with a wrong checksum or length. UDP's InErrors counts all of them.
 NO_ROOM = (("Udp", "RcvbufErrors"), ("Udp", "SndbufErrors"), ("Udp", "MemErrors"))
 MALFORMED = (("Ip", "InHdrErrors"), ("IpExt", "InTruncatedPkts"), ("Icmp", "InCsumErrors"),
              ("Tcp", "InCsumErrors"), ("Udp", "InErrors"))  # fmt: skip
@@ -69,7 +69,9 @@ class MininetBackend:
         settings = self._settings
         linked = {name for link in settings.topo.links() for name in link}
         if unlinked := sorted({*settings.topo.hosts()} - linked):
-            raise TestbedError(f"host {unlinked[0]}: has no link; in real time a host needs a link")
+            raise TestbedError(
+                f"host {unlinked[0]}: has no link; in real time, each host needs a link"
+            )
         check_interfaces(settings.topo, settings.target)
         switch_settings = SwitchSettings(
             programs=settings.programs,
@@ -134,7 +136,7 @@ class MininetBackend:
         return process.running
 
     def _stop_mininet(self) -> None:
-        for node in self._mininet.values():  # a signal may have interrupted a command
+        for node in self._mininet.values():  # a signal may have interrupted its command
             end_command(node)
         self._mininet.stop()
 
@@ -164,7 +166,7 @@ class MininetBackend:
         self._check_shells()
 
     def _check_shells(self) -> None:
-        """Raise TestbedError if a node's shell, and with it the node's namespace, has ended."""
+        """Raise TestbedError if a node's shell has ended, because its namespace ends with it."""
         for node in (*self.hosts, *self.switches):
             node.check_shell()
 
@@ -206,7 +208,7 @@ class MininetBackend:
         return self._malformed_frames(has_captures=False)
 
     def _malformed_frames(self, *, has_captures: bool) -> list[RejectedFrames]:
-        """Return the malformed frames that kernel counters report, with a captured example."""
+        """Return the malformed frames according to kernel counters, with a captured example."""
         rejected = []
         for host in self.hosts:
             counters = _protocol_counters(Path(f"/proc/{host.pid}/net"))
@@ -232,10 +234,9 @@ class MininetBackend:
         return frame.time_ns, frame.bytes.ljust(frame.length, b"\0")
 
     def _remove_too_long(self, outcome: Outcome) -> list[RejectedFrames]:
-        """Remove frames that exceed the MTU of hosts from the kernel's drops, and return these
-        frames.
+        """Remove frames that exceed the MTU of hosts from the kernel's drops, and return them.
 
-        All drops at both ends of such a link are removed, since switches send some frames again.
+        All drops at both ends of such a link are removed, because switches send some frames again.
         """
         rejected = []
         for port, end in self._host_links() if self._settings.capture else ():
@@ -255,7 +256,7 @@ class MininetBackend:
         return int(np.count_nonzero(lengths > limit))
 
     def _host_links(self) -> list[tuple[LinkEnd, LinkEnd]]:
-        """Return the links between a switch and a host; in each link, the switch's end is first."""
+        """Return the links between a switch and a host, with the switch's end first."""
         switches = {switch.name for switch in self.switches}
         return [(near, far) for link in self.links for near, far in (link, link[::-1])
                 if near.node in switches and far.node not in switches]  # fmt: skip
@@ -269,7 +270,7 @@ def check_interfaces(topo: Topo, target: str) -> None:
     for _, _, info in topo.links(sort=True, withInfo=True):
         for end in "12":
             node, port = info[f"node{end}"], info[f"port{end}"]
-            # name by which Mininet's Topo knows the interface
+            # name of the interface in Mininet's Topo
             name = info.get(f"intfName{end}") or f"{node}-eth{port}"
             if target == "bmv2" and topo.isSwitch(node):
                 name = panel_interface(node, port)
@@ -319,8 +320,8 @@ class Host(Shell, Node):
     def configure(self, hosts: "Sequence[Host]") -> None:
         """Disable offloads, set the MTU, and add static neighbours and routes to all other hosts.
 
-        If the topology sets `neighbours` of a host (map from IPv4 to MAC address), it gets only
-        these.
+        If the topology sets a host's `neighbours` (map from IPv4 to MAC address), only these are
+        added.
         """
         self._addresses = self.IP(), self.MAC()
         interface = self.defaultIntf()
@@ -351,7 +352,9 @@ class Interface(Intf):
     """End of a link."""
 
     def delete(self) -> None:
-        """Remove the interface; if the node's shell has ended, the end of the run removes it."""
+        """Remove the interface, unless the node's shell has ended; then the end of the run removes
+        it.
+        """
         with contextlib.suppress(TestbedError):
             super().delete()
 
@@ -382,7 +385,7 @@ def _end_of(interface: Any) -> LinkEnd:
 def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
     """Read the packets and drops of each interface from /proc/net/dev, see proc(5).
 
-    The node's name is put in front of an interface name that does not begin with it, such as eth0.
+    If an interface name does not begin with the node's name (such as eth0), the name is prefixed.
     """
     counters = {}
     for line in path.read_text().splitlines()[2:]:

@@ -15,9 +15,9 @@ HIGHEST_PRIORITY = -20  # nice value, see nice(2)
 def raise_priority(pid: int) -> None:
     """Give a session leader, and the processes that it will start, the highest nice priority.
 
-    If the kernel groups tasks by session (sched(7), autogroup), nice values apply only among the
-    tasks of one session, so the session itself gets the priority, too. Real-time scheduling is no
-    alternative, because the kernel reserves an interval of 50 ms in each second for all other tasks
+    If the kernel groups tasks by session (sched(7), autogroup), nice values apply only within a
+    session. Therefore, the session itself gets the priority, too. Real-time scheduling is
+    unsuitable, because the kernel reserves 50 ms of each second for other tasks
     (sched_rt_runtime_us).
     """
     os.setpriority(os.PRIO_PROCESS, pid, HIGHEST_PRIORITY)
@@ -29,9 +29,9 @@ def raise_priority(pid: int) -> None:
 def wait_for_output(process: "subprocess.Popen[AnyStr]", timeout_s: float, name: str) -> AnyStr:
     """Wait until a process exits; return its output.
 
-    The timeout is extended by the time during which the process's threads were runnable but not
-    running, so that a loaded machine causes no false timeout. Raises TestbedError on timeout, with
-    that time in the message; does not kill the process.
+    The time during which the process's threads were runnable but not running extends the timeout,
+    so that a loaded machine causes no false timeout. On timeout, TestbedError is raised with that
+    time; the process is not killed.
     """
     deadline_s, last_wait_s = time.monotonic() + timeout_s, runqueue_wait_s(process.pid)
     total_wait_s = 0.0

@@ -1,4 +1,4 @@
-"""Shell of a Mininet node, which may exit and which signals may interrupt."""
+"""Shell of a Mininet node; it may exit, and signals may interrupt it."""
 
 import os
 import select
@@ -20,7 +20,7 @@ class Shell:
     end = -1  # pidfd of the shell
 
     def startShell(self, mnopts: str | None = None) -> None:
-        """Start the shell; polls of its output also report its end."""
+        """Start the shell, and poll its output and its end."""
         super().startShell(mnopts)  # type: ignore[misc]
         self.end = os.pidfd_open(self.pid)
         # replaces the event mask of Mininet, which includes POLLOUT
@@ -41,9 +41,9 @@ class Shell:
     def write(self, data: Any) -> None:
         """Mark the shell as busy, then write to it.
 
-        Mininet marks the shell only after writing: after a signal between both steps, the shell
-        would be busy without a mark. To mark an idle shell as busy is harmless, since the shell is
-        then interrupted and reports that it is ready.
+        Mininet marks the shell only after writing. A signal between both steps would leave a busy
+        shell without a mark. A mark on an idle shell is harmless: the shell is then interrupted,
+        and reports that it is ready.
         """
         self.waiting = True
         super().write(data)  # type: ignore[misc]
@@ -60,6 +60,6 @@ class Shell:
         """Raise TestbedError if the shell has ended, e.g. by `exit`."""
         if self.shell is not None and self.shell.poll() is not None:
             raise TestbedError(
-                f"{self.name}: its shell was ended by `{self.lastCmd}`; use commands that do not "
-                "exit the shell, e.g. `(exit 1)`"
+                f"{self.name}: `{self.lastCmd}` ended its shell; use commands that do not exit "
+                f"the shell, e.g. `(exit 1)`"
             )

@@ -29,9 +29,9 @@ from telemark.traffic.flows import (
 from telemark.traffic.tcp import TcpFlow, TcpRecord
 
 BURST = 32  # maximum number of datagrams per batch of a late sender
-MAX_LAG_NS = 500_000_000  # a sender that is later than this gives up
+MAX_LAG_NS = 500_000_000  # a sender that is later than this stops
 END_LAG_NS = 50_000_000  # maximum lag at the end, in addition to 1 % of the duration
-RATE_NOT_KEPT = 3  # exit status of c/send.c if it did not keep the rate
+RATE_NOT_KEPT = 3  # exit status of c/send.c if it did not keep its rate
 
 
 class UdpProcesses(FlowProcesses):
@@ -212,7 +212,7 @@ class ProcessTrafficDriver:
             flow.begin(start_ns + self._after_ns[number])
 
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
-        """Wait until all packets are sent, then for `drain_s`; return the records.
+        """Wait until all packets are sent, and then for `drain_s`; return the records.
 
         Raises RateError, with the records, if a sender did not keep its rate, and TestbedError if
         a program failed.

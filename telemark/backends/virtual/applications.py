@@ -1,4 +1,4 @@
-"""Applications in virtual time, which are objects that the event queue calls."""
+"""Applications in virtual time: objects that the event queue calls."""
 
 import pickle
 import sys
@@ -23,12 +23,14 @@ from telemark.traffic.received import Taken
 if TYPE_CHECKING:
     from telemark.backends.virtual.network import Host
 
-# maximum number of timer calls at one point in time; more means an endless loop
+# maximum number of timer calls at one time; above it, an endless loop is assumed
 MAX_CALLS = 1_000_000
 
 
 class Applications:
-    """Applications of one network; `neighbours` is a map from IPv4 to MAC address of all hosts."""
+    """Applications of one network; `neighbours` maps the IPv4 address of each host to its MAC
+    address.
+    """
 
     def __init__(self, virtual: Virtual, neighbours: Mapping[str, str], mtu_bytes: int) -> None:
         self._virtual = virtual
@@ -66,7 +68,7 @@ class Applications:
         if self._calls > MAX_CALLS:
             raise TestbedError(
                 f"virtual time stands still at {now_ns / 1e9:g} s: a callback of an application "
-                "calls itself without delay; use call_at() with a later time"
+                f"schedules itself without delay; use call_at() with a later time"
             )
         self._timers.call_due(now_ns)
 
@@ -82,7 +84,7 @@ class Applications:
             host.call(receiver.arrived)
 
     def close(self) -> None:
-        """Deliver held packets and stop timers, because the network is about to stop."""
+        """Deliver held packets and stop timers before the network stops."""
         for host in self._hosts:
             host.call(host.close)
 

@@ -21,7 +21,7 @@ class Simulation(Protocol):
     """Simulation that advances virtual time while all tasks wait."""
 
     def advance(self, until_ns: int | None, max_events: int) -> bool:
-        """Process events until a point in time (None means until a controller must react).
+        """Process events until a point in time (None: until a controller must react).
 
         `now_ns` is the time reached. Returns False if there are no more events.
         """
@@ -34,10 +34,10 @@ class Simulation(Protocol):
 class VirtualClock:
     """Clock of a network in virtual time, of its controllers, and of asyncio.
 
-    run() executes a coroutine in its own event loop. When all tasks wait (for this clock, an
-    asyncio timer, or a message of a switch), the clock processes the network's events up to the
-    earliest of these times, and then wakes the waiting tasks in the order in which they began to
-    wait. Time does not advance while tasks run, and their order is deterministic.
+    run() executes a coroutine in its own event loop. Tasks wait for this clock, for an asyncio
+    timer, or for a message of a switch. When all tasks wait, the clock processes the network's
+    events up to the earliest of these times. Then it wakes the waiting tasks in the order in which
+    they began to wait. Time does not advance while tasks run, and their order is deterministic.
     """
 
     def __init__(self) -> None:
@@ -53,10 +53,8 @@ class VirtualClock:
         return self._now_ns if self._simulation is None else self._simulation.now_ns
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return exactly at `time_ns`, after all events up to that time; immediately if it has
-        passed.
-        """
-        time_ns = math.ceil(time_ns)  # since the argument may be a float
+        """Return at `time_ns`, after all events up to that time; immediately if it has passed."""
+        time_ns = math.ceil(time_ns)  # the argument may be a float
         if time_ns <= self.now_ns():
             return
         future = asyncio.get_running_loop().create_future()
@@ -66,7 +64,10 @@ class VirtualClock:
     def attach(self, world: Simulation) -> None:
         """Attach a simulation. Raises TestbedError if a different one is attached."""
         if self._simulation is not None:
-            raise TestbedError("virtual time: only one network at a time; leave the first `with`")
+            raise TestbedError(
+                "virtual time: only one network at a time; leave the `with` block "
+                "of the first network"
+            )
         self._simulation = world
 
     def detach(self) -> None:
@@ -122,7 +123,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.threads = 0  # number of calls that run in threads; these calls take no virtual time
+        self.threads = 0  # number of calls in threads; they take no virtual time
         super().__init__(_Selector(self))
 
     def time(self) -> float:
@@ -141,7 +142,7 @@ class _Loop(asyncio.SelectorEventLoop):
         self.threads -= 1
 
     async def shutdown_default_executor(self, *arguments: Any) -> None:
-        self.threads += 1  # a thread that waits for the others
+        self.threads += 1  # this thread waits for the others
         try:
             await super().shutdown_default_executor(*arguments)
         finally:

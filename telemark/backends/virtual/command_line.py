@@ -32,7 +32,7 @@ class CommandLine:
     async def run_script(self, script: Path) -> None:
         """Run the commands of a script.
 
-        If one is invalid, raises TestbedError before the first runs.
+        Raises TestbedError for an invalid command before it runs the first command.
         """
         commands = [(line, self._parse(line, script)) for line in script_lines(script)]
         for line, words in commands:

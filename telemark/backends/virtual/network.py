@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 POLL_NS = round(POLL_S * 1e9)
 NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, Mininet's default
-# maximum time for draining queues and links, the same as in a switch process
+# maximum time for draining queues and links, as in a switch process
 DRAIN_NS = 1_000_000_000
 DRAIN_EVENTS = 100_000
-# maximum number of events at one time; more means a forwarding loop without delay
+# maximum number of events at one time; above it, a forwarding loop without delay is assumed
 MAX_INSTANT_EVENTS = 20_000_000
 # number of events between reads of switch traces, so that their buffers do not fill up
 TRACED_EVENTS = 256
 
 
 class ControlTimers:
-    """Schedule of polls of switches for digest lists and idle table entries.
+    """Schedule for polling switches for digest lists and idle table entries.
 
-    `minip4 switch` polls every POLL_S seconds; in virtual time, only switches whose controller
-    needs it are polled.
+    `minip4 switch` polls every POLL_S seconds. In virtual time, a switch is polled only if its
+    controller needs it.
     """
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -55,7 +55,7 @@ class ControlTimers:
 
     def next_ns(self, switches: Iterable[VirtualSwitch], now_ns: int) -> int | None:
         """Return the time of the next poll; None if no switch needs one."""
-        # after further calls, controllers may need polls of different switches
+        # later, controllers may need polls of different switches
         if self._plane.calls != self._seen_calls:
             self._seen_calls = self._plane.calls
             self._polled = [switch for switch in switches if switch.wants_polls]
@@ -72,7 +72,7 @@ class ControlTimers:
 
 @dataclass(frozen=True)
 class Host:
-    """Host with the attributes and methods of Mininet hosts that other code uses."""
+    """Host with those attributes and methods of Mininet hosts that other code uses."""
 
     name: str
     interface: IPv4Interface
@@ -90,7 +90,7 @@ class Host:
         return self.mac
 
     def popen(self, *_command: Any, **_options: Any) -> NoReturn:
-        """Raise TestbedError, since there are no processes in virtual time."""
+        """Raise TestbedError, because virtual time has no processes."""
         raise TestbedError(
             f"host {self.name}: cannot run programs in virtual time; use --time real"
         )
@@ -299,7 +299,10 @@ class VirtualBackend:
         await CommandLine(hosts, self._clock, print).run_script(script)
 
     def _ping_host(self, host: Host) -> "PingHost":
-        """Start ping on a host, with static neighbours from the topology, or else all hosts."""
+        """Start ping on a host.
+
+        Its static neighbours are those of the topology, or else all hosts.
+        """
         from telemark.backends.virtual.ping_host import PingHost  # noqa: PLC0415
 
         info = self._settings.topo.nodeInfo(host.name)
@@ -310,7 +313,7 @@ class VirtualBackend:
         return ping_host
 
     def check_alive(self) -> None:
-        """Do nothing, since switches and applications run in this process."""
+        """Do nothing, because switches and applications run in this process."""
 
     def rejected_frames(self) -> list[RejectedFrames]:
         """See NetworkBackend."""
@@ -351,12 +354,12 @@ class VirtualBackend:
         return outcome
 
     def _remarks(self) -> list[str]:
-        """Report why a network uses one thread although more were requested."""
+        """Return a message if a network uses one thread although more were requested."""
         partitions = self._virtual.partitions
         if self._settings.threads == 1 or len(partitions) > 1:
             return []
         if any(partition.may_stop for partition in partitions):
-            cause = "digests, CPU ports or applications connect all parts"
+            cause = "digests, CPU ports or applications connect all partitions"
         else:
             cause = "its links have no delay_us"
         return [f"used 1 of {self._settings.threads} threads: {cause}"]

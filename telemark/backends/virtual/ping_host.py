@@ -1,9 +1,9 @@
 """Ping from a host in virtual time: ICMP echo and ARP, with a gateway and static neighbours.
 
-Hosts of the event queue reply to echo requests but do not send any. In everything that `ping`
-displays, this application behaves like a kernel. It looks up the next hop and its MAC address, and
-sends an ARP request for an unknown address. It ignores packets for other hosts and packets with a
-wrong checksum.
+Hosts of the event queue reply to echo requests but do not send any. This application sends them,
+and behaves like a kernel as far as `ping` displays it. It looks up the next hop and its MAC
+address, and sends an ARP request for an unknown address. It ignores packets for other hosts, and
+packets with a wrong checksum.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class PingHost(Application):
         self._port = host.frames(self._take)
 
     def result(self) -> None:
-        """Return nothing, since ping() returns the results."""
+        """Return None, because ping() returns the results."""
 
     def has_route(self, address: str) -> bool:
         """Return whether there is a route."""

@@ -1,4 +1,4 @@
-"""Options of switches in virtual time, which are a subset of the options of `minip4 switch`."""
+"""Options of switches in virtual time: a subset of the options of `minip4 switch`."""
 
 import argparse
 from collections.abc import Sequence

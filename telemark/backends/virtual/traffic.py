@@ -20,7 +20,7 @@ from telemark.traffic.flows import (
 )
 from telemark.traffic.tcp import TcpFlow, TcpRecord
 
-POLL_NS = 10_000_000  # interval of the check whether TCP flows have ended
+POLL_NS = 10_000_000  # interval of checks for the end of TCP flows
 
 
 class VirtualTrafficDriver:
@@ -44,11 +44,11 @@ class VirtualTrafficDriver:
         self._connections: dict[int, int] = {}  # map from TCP flow id to number in the event queue
 
     async def prepare(self) -> int:
-        """Return the current time, since no preparation is needed."""
+        """Return the current time, because no preparation is needed."""
         return self._clock.now_ns()
 
     def begin(self, start_ns: int) -> None:
-        """Put the flows into the event queue."""
+        """Add the flows to the event queue."""
         self._start_ns = start_ns
         for flow in self._flows:
             try:

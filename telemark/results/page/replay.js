@@ -1,12 +1,13 @@
 // Player of replay.json (telemark/results/replay.py) in index.html. All times are in us.
 "use strict";
-const MIN_ON_LINK_S = 0.25; // for which a packet's dot is seen on a link, at any speed
+const MIN_ON_LINK_S = 0.25; // minimum time for which a dot is visible on a link, at any speed
 const data = JSON.parse(document.getElementById("replay-data").textContent);
 const [scene, chart, play, slider, speed, output] =
   ["scene", "chart", "play", "time", "speed", "now"].map(id => document.getElementById(`replay-${id}`));
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
 
-// Times of a flow's packets, a row per packet: sent, received and sent by each switch, received.
+// Times of a flow's packets, one row per packet: sent by the sender, received and sent by each
+// switch, received by the receiver.
 function timesOf(flow) {
   const width = 2 * flow.path.length - 2, rows = [];
   let sent = 0;
@@ -19,7 +20,7 @@ function timesOf(flow) {
   return rows;
 }
 
-// For each switch, its longest queue: {from, to, steps: [[time, packets]], most}.
+// The longest queue of each switch: {from, to, steps: [[time, packets]], most}.
 function queuesOf(flows) {
   const changes = new Map();
   for (const {path, times} of flows) {

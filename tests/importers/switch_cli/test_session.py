@@ -42,7 +42,7 @@ from importers.switch_cli.commands import CommandError, read_script
         ("meter_set_rates pace 0 nan:1 1:1", "rate 'nan:1': expected RATE:BURST"),
         ("meter_set_rates pace 0 2:1 1:1", "the switch refuses: .*above pir"),
         ("set_queue_rate 10 9", "the switch has no port 9"),
-        ("set_crc32_parameters calc 1 1 1 0 0", "hash functions are set over Thrift alone"),
+        ("set_crc32_parameters calc 1 1 1 0 0", "only Thrift can set hash functions"),
         ("table_indirect_add addresses 1 => 0", "has no action profile: expected table_add"),
         ("act_prof_add_member_to_group paths 0 0", "there is no member of CommandsIngress.paths 0"),
     ],

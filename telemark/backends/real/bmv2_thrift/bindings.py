@@ -1,6 +1,6 @@
 """Search for bmv2's Thrift bindings, and for a Python interpreter that can import them.
 
-bmv2 installs the bindings for the system's Python; they also need the library `thrift`.
+bmv2 installs the bindings for the system's Python. The bindings also need the library `thrift`.
 """
 
 import os
@@ -47,14 +47,14 @@ def environment() -> dict[str, str]:
     """Return the environment variables of a process that imports the bindings.
 
     Debian's Python does not search site-packages below /usr/local, where `make install` may have
-    put them.
+    installed them.
     """
     folders = [*filter(None, [os.environ.get("PYTHONPATH")]), *map(str, _folders())]
     return os.environ | ({"PYTHONPATH": os.pathsep.join(folders)} if folders else {})
 
 
 def _folders() -> list[Path]:
-    """Return the folders below bmv2's installation prefix that have its bindings."""
+    """Return the folders below bmv2's installation prefix that contain its bindings."""
     if (program := shutil.which(PROGRAM)) is None:
         return []
     found = Path(program).resolve().parents[1].glob("lib/python3*/*-packages/sswitch_runtime")

@@ -12,10 +12,10 @@ from minip4.runtime.switch.port_options import QUEUE_KEYS, checked
 from telemark.backends.real.bmv2_thrift import bindings
 from telemark.errors import TestbedError
 
-# script in a folder without modules that would shadow `thrift`
+# its folder contains no module that shadows `thrift`
 CALLS = Path(__file__).parent / "in_env" / "thrift_calls.py"
 ANSWER_S = 20.0
-# largest number in Thrift (signed 64 bits), which also stands for larger values
+# largest number in Thrift (signed 64 bits); bmv2 returns it for larger values, too
 LARGEST = 2**63 - 1
 QUEUE_WORDS = {"depth": "set_queue_depth", "rate_pps": "set_queue_rate"}
 
@@ -145,7 +145,7 @@ class Thrift:
 
     @property
     def missing(self) -> str | None:
-        """The reason why calls are not possible; None if they are."""
+        """Reason why calls are not possible; None if calls are possible."""
         return self._calls.missing
 
     def _call(self, method: str, /, **arguments: Any) -> Any:

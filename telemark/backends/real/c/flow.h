@@ -30,8 +30,8 @@ static inline uint64_t clock_ns(clockid_t clock)
 
 /* Returns the current offset of the wall clock, which the kernel uses for timestamps, to
  * CLOCK_MONOTONIC. An interrupt between the readings of both clocks would cause an error.
- * Therefore it reads several times, uses the fastest reading, and stops early at a reading that
- * takes no longer than a system call. */
+ * Therefore, the function reads several times and uses the fastest reading. It stops early at a
+ * reading that takes no longer than a system call. */
 static inline uint64_t wall_clock_offset_ns(void)
 {
     enum { MAX_READINGS = 100, CLOSE_NS = 200 };

@@ -8,7 +8,7 @@
 
 #include "flow.h"
 
-/* Above 10,000 packets/s, several packets are sent per tick, since a wake-up per packet would
+/* Above 10,000 packets/s, several packets are sent per tick, because one wake-up per packet would
  * occupy a core. */
 enum { TICK_NS = 100000 };
 
@@ -63,7 +63,7 @@ static inline uint64_t natural(const char *text)
     return value;
 }
 
-/* Reports that this sender is ready, and reads the start time of its flow (CLOCK_MONOTONIC). */
+/* Prints that this sender is ready, and reads the start time of its flow (CLOCK_MONOTONIC). */
 static inline uint64_t await_start(void)
 {
     char line[32];

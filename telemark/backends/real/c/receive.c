@@ -150,7 +150,7 @@ int main(int argc, char **argv)
         if (poll(events, 2, -1) < 0)
             fail("poll");
         drain(events[0].fd, &options, records, &totals);
-        /* Because the kernel takes the timestamps, few wake-ups suffice, which leaves the CPU to
+        /* Few wake-ups suffice, because the kernel records the timestamps. This saves CPU time for
          * the switches. */
         if (poll(&events[1], 1, NAP_MS) < 0)
             fail("poll");

@@ -1,7 +1,7 @@
 /* Sends one UDP flow by a schedule: datagram i is due at start + i / rate, or at a time from a
- * file. A late sender catches up in batches of at most `burst` datagrams and at no more than
- * twice the rate of the schedule, because it must not flood the queues under test. If it is too
- * late, it stops, because the machine cannot keep the rate. */
+ * file. A late sender catches up in batches of at most `burst` datagrams, at up to twice the rate
+ * of the schedule, so that it does not flood the queues under test. A sender that is too late
+ * stops, because the machine cannot keep the rate. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -57,9 +57,9 @@ static int open_socket(const struct options *options)
     return fd;
 }
 
-/* Sends `number` datagrams, starting at a sequence number. Returns the send time of the last
- * one. Each record has the times before and after the send call. The kernel at the other end of
- * a veth takes its timestamp between these times. */
+/* Sends `number` datagrams, starting at a sequence number. Returns the send time of the last one.
+ * Each record has the times before and after the send call. At the other end of a veth pair, the
+ * kernel's timestamp lies between these times. */
 static uint64_t send_batch(int fd, const struct options *options, uint64_t first, unsigned number,
                            FILE *records)
 {

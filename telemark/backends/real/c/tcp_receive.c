@@ -55,7 +55,7 @@ static bool drain(int fd, uint64_t *received, FILE *records)
     }
 }
 
-/* Writes as much of the due responses as the socket accepts; returns whether more data is due. */
+/* Writes due responses as far as the socket accepts them; returns whether more data is due. */
 static bool answer(int fd, struct responder *responder, uint64_t received)
 {
     static const uint8_t zeros[CHUNK];

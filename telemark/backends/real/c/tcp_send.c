@@ -1,9 +1,10 @@
-/* Sends one TCP flow: a number of bytes, or for a duration, at a rate or as fast as TCP accepts them, with
- * or without silences; or requests, each after the response to the previous one.
+/* Sends one TCP flow. It sends a number of bytes or for a duration, at a rate or as fast as TCP
+ * accepts data, with or without silences. Or it sends requests, each after the response to the
+ * previous request.
  *
- * Records the kernel's TCP_INFO at intervals. After the last acknowledgement, the sender waits for the
- * receiver to close the connection: the end that closes first keeps its port for a minute (TIME_WAIT),
- * and the next connection needs the sender's port. */
+ * Records the kernel's TCP_INFO at intervals. After the last acknowledgement, the sender waits
+ * until the receiver closes the connection. The end that closes first keeps its port for a minute
+ * (TIME_WAIT), but the next connection needs the sender's port. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <linux/sockios.h>
@@ -25,7 +26,7 @@ enum {
     /* the flow has failed after this time without an acknowledgement */
     STALL_MS = 10000,
     SYN_RETRIES = 3,                       /* 15 seconds */
-    CLOSED = 7 /* TCP_CLOSE of <netinet/tcp.h>, which cannot be included beside <linux/tcp.h> */
+    CLOSED = 7 /* TCP_CLOSE of <netinet/tcp.h>, which conflicts with <linux/tcp.h> */
 };
 
 struct options {
@@ -144,8 +145,8 @@ static uint64_t rate_due_ns(const struct flow *flow)
     return flow->start_ns + own_ns + silences * options->off_ns;
 }
 
-/* Returns how many bytes may be written now. If it returns 0, it sets `due_ns` to the time of
- * the next write. */
+/* Returns the number of bytes that may be written now. If it is 0, sets `due_ns` to the time of the
+ * next write. */
 static uint64_t allowed(const struct flow *flow, uint64_t now_ns, uint64_t *due_ns)
 {
     const struct options *options = flow->options;

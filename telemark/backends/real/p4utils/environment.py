@@ -1,6 +1,6 @@
 """Search for p4-utils, which is installed in its own Python environment.
 
-It runs in separate processes, because it requires different versions of protobuf and grpcio.
+p4-utils runs in separate processes, because it requires other versions of protobuf and grpcio.
 """
 
 import os

@@ -11,7 +11,7 @@ from telemark.session.run import Run
 ON_MINIP4 = IN_ENV / "on_minip4"
 RUNNER = IN_ENV / "run_network.py"
 SEED = "TELEMARK_SEED"  # environment variable with the random seed
-# p4-utils' networks change this setting of the whole machine (for another target).
+# p4-utils' networks change this setting of the whole machine, for a different target.
 HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 
 
@@ -27,10 +27,10 @@ def run_script(script: Path, run: Run, commands: Path | None = None) -> int:
     stand_in = run.folder / HUGE_PAGES.name
     stand_in.write_text("0\n")
     subprocess.run(["mount", "--bind", str(stand_in), str(HUGE_PAGES)], check=True)
-    if run.interactive:  # so that Ctrl-C ends a command of the CLI, not this process
+    if run.interactive:  # Ctrl-C then ends a command of the CLI, not this process
         signal.signal(signal.SIGINT, lambda *_: None)
     own = [ON_MINIP4] if run.target == "minip4" else []
-    # With commands, stdin must be silent: Mininet forwards input to hosts.
+    # With commands, stdin must have no data, because Mininet forwards input to hosts.
     with subprocess.Popen(
         [python, str(RUNNER), run.target, str(commands or "-"), script.name], cwd=script.parent,
         env=environment(python, *own) | {SEED: str(run.seed)},
@@ -38,6 +38,6 @@ def run_script(script: Path, run: Run, commands: Path | None = None) -> int:
     ) as process:  # fmt: skip
         try:
             return process.wait()
-        except BaseException:  # otherwise Popen would wait for a process that does not exit
+        except BaseException:  # otherwise, Popen would wait for a process that does not exit
             process.kill()
             raise

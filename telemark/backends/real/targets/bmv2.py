@@ -2,11 +2,11 @@
 
 The panel is a minip4 switch (panel.p4) that forwards every frame between the switch's interfaces
 and bmv2's. It provides the same links, captures and counters as the minip4 target. bmv2 does not
-count its drops; the panel counts frames into and out of bmv2.
+count its drops, so the panel counts the frames that enter and leave bmv2.
 
-The panel also implements link rates; therefore the P4 program on bmv2 sees empty queues. With
-`pushes_back=True` in the topology, the kernel limits the rate of bmv2's interface as well, like
-Mininet's TCLink: packets then wait in bmv2's queues.
+The panel also implements link rates, so the P4 program on bmv2 sees empty queues. With
+`pushes_back=True` in the topology, the kernel also limits the rate of bmv2's interface, like
+Mininet's TCLink, so packets wait in bmv2's queues.
 """
 
 import socket
@@ -28,19 +28,19 @@ PANEL = Path(__file__).with_name("panel.p4")
 PANEL_PORTS = PORTS["bmv2"]  # number of the panel's first port towards bmv2
 THRIFT_BASE_PORT = 9090  # as GRPC_BASE_PORT
 START_S = 20.0
-# Depth of queues without a rate. The panel implements the queues of links; bmv2's queues only hold
-# packets that arrive while other processes use the core: 64 packets would last 5 ms.
+# Depth of queues without a rate. The panel implements the queues of links. bmv2's queues only hold
+# packets that arrive while other processes use the core; 64 packets would be enough for only 5 ms.
 QUEUE_DEPTH, USUAL_DEPTH = 4096, 64
 KNOWN_OPTIONS = {"--cpu-port"}
-# Queue limit of the kernel at an interface with a rate. The kernel drops no packet: bmv2's socket
-# buffer (net.core.wmem_default) is full earlier, and bmv2 waits.
+# Queue limit of the kernel at an interface with a rate. The kernel drops no packet, because bmv2's
+# socket buffer (net.core.wmem_default) is full before; then bmv2 waits.
 KERNEL_QUEUE_BYTES = 1 << 24
 
 
 class Bmv2Switch(Minip4Switch):
     """simple_switch_grpc process behind a panel; it runs the same JSON as minip4."""
 
-    clock_offset_us = None  # unknown, since the clock of bmv2 starts with its process
+    clock_offset_us = None  # unknown, because bmv2's clock starts with its process
     thrift: Thrift
     clock_error_us = 2000  # half of the RTT of a readout on a loaded machine
 
@@ -55,7 +55,7 @@ class Bmv2Switch(Minip4Switch):
                 f"bmv2 without Thrift: queues hold {USUAL_DEPTH} packets and cannot be changed; "
                 f"registers cannot be accessed by P4Runtime calls ({calls.missing})"
             )
-        # All switches share the run's loopback interface, so none can use Thrift's default port.
+        # All switches share the run's loopback interface, so each needs its own Thrift port.
         self._thrift_ports = (self.thrift.port,) if calls.has_port else ()
         self._bmv2: subprocess.Popen[bytes] | None = None
         # map from port to the interfaces of the panel and of bmv2
@@ -79,7 +79,8 @@ class Bmv2Switch(Minip4Switch):
             _run(f"ip link add name {panel_end} mtu {SWITCH_MTU} type veth "
                  f"peer name {bmv2_end} mtu {SWITCH_MTU}")  # fmt: skip
             for end in (panel_end, bmv2_end):
-                # With offloads, libpcap reserves 64 KB per frame, and has room for only 32 frames.
+                # With offloads, libpcap reserves 64 KB per frame, so it has room for only 32
+                # frames.
                 _run(f"ethtool -K {end} tx off rx off sg off tso off gso off gro off")
                 _run(f"ip link set dev {end} up")
         for port, rate_bps in self._kernel_rates().items():
@@ -111,7 +112,7 @@ class Bmv2Switch(Minip4Switch):
             else:
                 self._size_queues()
                 return
-        raise TestbedError(f"switch {self.name}: bmv2 did not answer within {START_S:g} s")
+        raise TestbedError(f"switch {self.name}: bmv2 did not respond within {START_S:g} s")
 
     def read_counters(self) -> dict[str, Any]:
         """Return the panel's counters, with the numbers of frames that entered and left bmv2."""
@@ -120,7 +121,7 @@ class Bmv2Switch(Minip4Switch):
     def finish(self) -> None:
         """Read the panel's counters and stop bmv2.
 
-        Raises TestbedError if bmv2 had stopped before.
+        Raises TestbedError if bmv2 stopped before.
         """
         is_up = self._process is not None
         super().finish()
@@ -141,7 +142,7 @@ class Bmv2Switch(Minip4Switch):
             raise TestbedError(f"switch {self.name}: no port {port}")
         if "depth" in changes:
             self._sized_queues.add(port)
-        # with a rate, bmv2's queue replaces the queue of the link, so it gets the usual depth
+        # with a rate, bmv2's queue replaces the link's queue, so it has the default depth
         elif port not in self._sized_queues:
             changes = {"depth": USUAL_DEPTH, **changes}
         self.thrift.set_queue(port, **changes)
@@ -207,9 +208,9 @@ def panel_interface(switch: str, port: int) -> str:
 def limit_rate(interface: str, rate_bps: int) -> None:
     """Limit the rate of an interface with a token bucket (tc-tbf(8)).
 
-    Its queue limit is so large that the sender's socket blocks before tc drops packets.
+    The queue limit is large, so that the sender's socket blocks before tc drops packets.
     """
-    burst_bytes = SWITCH_MTU + ETHERNET_BYTES  # longer frames would never be sent
+    burst_bytes = SWITCH_MTU + ETHERNET_BYTES  # tbf never sends longer frames
     _run(f"tc qdisc add dev {interface} root tbf rate {rate_bps}bit burst {burst_bytes} "
          f"limit {KERNEL_QUEUE_BYTES}")  # fmt: skip
 

@@ -20,7 +20,7 @@ from telemark.errors import TestbedError
 from telemark.programs import Program
 from telemark.topology import links
 
-GRPC_BASE_PORT = 9550  # the same in all runs, since each run has its own loopback interface
+GRPC_BASE_PORT = 9550  # the same in all runs, because each run has its own loopback interface
 READY = "minip4 switch: ready"
 STOP_S = 10.0  # maximum time for draining queues and links
 
@@ -42,13 +42,14 @@ class SwitchSettings:
 class Minip4Switch(Shell, Switch):
     """Switch process in the run's root namespace, with P4Runtime on 127.0.0.1.
 
-    start() does not wait for it, so that many switches start in parallel; call wait_ready().
+    start() does not wait for the process, so that many switches start in parallel; see
+    wait_ready().
     """
 
     clock_offset_us: int | None = 0  # common clock minus switch clock (None: unknown)
     clock_error_us: float = 0  # maximum error of clock_offset_us
     thrift: Thrift | None = None  # Thrift API, only on bmv2
-    without_thrift: str | None = None  # remark on features that are missing without Thrift
+    without_thrift: str | None = None  # message on features that are missing without Thrift
 
     def __init__(self, name: str, settings: SwitchSettings, **params: Any) -> None:
         self.device_id = settings.device_ids[name]
@@ -82,7 +83,7 @@ class Minip4Switch(Shell, Switch):
             raise self._ended(self._process.wait())
 
     def request_end(self) -> None:
-        """Ask the switch process to end; it drains its queues and writes its counters."""
+        """Request the end of the switch process; it drains its queues and writes its counters."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
@@ -110,7 +111,7 @@ class Minip4Switch(Shell, Switch):
             raise self._ended(status)
 
     def set_link(self, port: int, **changes: Any) -> None:
-        """Change link parameters (see addLink()) of the link at a port while the switch runs.
+        """Change parameters (see addLink()) of the link at a port while the switch runs.
 
         Other parameters keep their values. Raises Minip4Error or TestbedError for invalid values.
         """

@@ -1,5 +1,6 @@
-/* Front panel of a bmv2 switch: forwards frames between port P (the network) and port P + 256 (bmv2's
- * port P). The panel's ports provide what bmv2 lacks: links, captures, and counters of all drops. */
+/* Front panel of a bmv2 switch: forwards frames between port P (the network) and port P + 256
+ * (bmv2's port P). The panel's ports provide links, captures and drop counters, which bmv2
+ * lacks. */
 #include <core.p4>
 #include <v1model.p4>
 

@@ -16,9 +16,10 @@ def machine_at(
 ) -> Iterator[Machine]:
     """Start a virtual machine that takes over the interface of a host, net.host(...).
 
-    It has the host's address and `more_addresses` (e.g. "fd00::2/64"), and static `neighbours` (IP
-    -> MAC address). While the virtual machine runs, the host has no IP stack, so neither flows nor
-    pings reach it. Raises TestbedError if the machine cannot start, and always in virtual time.
+    The virtual machine has the host's address, `more_addresses` (e.g. "fd00::2/64"), and static
+    `neighbours` (map from IP to MAC address). While it runs, the host has no IP stack, so flows and
+    pings do not reach the host. Raises TestbedError if the virtual machine cannot start, and always
+    in virtual time.
     """
     if not hasattr(host, "enter"):
         raise TestbedError(f"host {host.name}: a virtual machine needs --time real")

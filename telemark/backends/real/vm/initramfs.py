@@ -1,7 +1,7 @@
 """initramfs of the virtual machine: an archive with busybox, kernel modules and an init script.
 
-The script mounts the root of the physical machine read-only (9p over virtio) with an overlay in
-memory for changes, and executes a program there as process 1. Until the script has done so, the
+The script mounts the root file system of the physical machine read-only (9p over virtio), with an
+overlay in memory for changes. Then it executes a program there as process 1. Before that, the
 kernel cannot find /sbin/modprobe and other helpers.
 """
 

@@ -1,9 +1,9 @@
-"""Kernel of the virtual machine, which is Debian's kernel with the required modules.
+"""Kernel of the virtual machine: Debian's kernel with the required modules.
 
-    python -m telemark.backends.real.vm.kernel PACKAGE.deb
+python -m telemark.backends.real.vm.kernel PACKAGE.deb
 
-extracts them from a linux-image-* package into the folder of find(). The package is not installed,
-so the boot loader and the kernel of the machine do not change.
+extracts kernel and modules from a linux-image-* package into the folder FOLDER. The package is not
+installed, so the boot loader and the kernel of the machine do not change.
 """
 
 import lzma
@@ -55,7 +55,7 @@ def find() -> Kernel:
 
 
 def unpacked(image: bytes) -> bytes:
-    """Decompress the kernel in an image, since an emulated CPU would need seconds to do so.
+    """Decompress the kernel in an image, because an emulated CPU would need seconds for it.
 
     Documentation/arch/x86/boot.rst describes the format. Images that xz did not compress are
     returned unchanged; qemu boots them as well.

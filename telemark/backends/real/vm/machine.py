@@ -1,7 +1,7 @@
 """Virtual machine under qemu, with Debian's kernel and the files of this machine (read-only).
 
-It boots in seconds, even without KVM, and keeps changes of files only in memory. call() executes a
-Python function in it, with the same modules at the same paths.
+It boots in seconds, even without KVM. Changes of files stay in memory. call() executes a Python
+function in the virtual machine, with the same modules at the same paths.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check 
 
 @dataclass(frozen=True)
 class Socket:
-    """Interface that the virtual machine's NIC takes over, and the MAC address of the NIC.
+    """Interface to which the virtual machine's NIC is connected, and the MAC address of the NIC.
 
     `enter` is a command prefix that enters the interface's network namespace, see Host.enter().
     """
@@ -58,7 +58,7 @@ def missing() -> str | None:
 class Machine:
     """Virtual machine that runs inside its `with` block; at most one per network namespace.
 
-    It ends with the thread that started it. `console.log` is written to `folder`.
+    It stops when the thread that started it ends. `console.log` is written to `folder`.
     """
 
     def __init__(self, folder: Path, socket: Socket | None = None) -> None:
@@ -84,7 +84,7 @@ class Machine:
         TestbedError on timeout; then the virtual machine is unusable.
         """
         assert self._qemu.stdin is not None
-        # the machine has stopped, which _answer() reports
+        # _answer() reports that the machine has stopped
         with contextlib.suppress(BrokenPipeError):
             guest.send(self._qemu.stdin, (function, arguments))  # type: ignore[arg-type]
         good, result = self._answer(timeout_s)
@@ -160,10 +160,10 @@ class Machine:
         end_s = time.monotonic() + timeout_s
         while not select.select([self._qemu.stdout], [], [], max(end_s - time.monotonic(), 0))[0]:
             if time.monotonic() >= end_s:
-                # otherwise a late reply would be mistaken for the reply to the next call
+                # otherwise, a late reply would be mistaken for the reply to the next call
                 self._qemu.kill()
                 raise TestbedError(
-                    f"virtual machine: no answer within {timeout_s:g} s: {self._last_output()}"
+                    f"virtual machine: no response within {timeout_s:g} s: {self._last_output()}"
                 )
         try:
             return guest.receive(self._qemu.stdout)  # type: ignore[arg-type]
@@ -171,8 +171,9 @@ class Machine:
             raise TestbedError(f"virtual machine: has ended: {self._last_output()}") from None
 
     def _last_output(self) -> str:
-        """Return the last line that a program printed, or else the last line of the kernel (with a
-        [time]).
+        """Return the last line that a program printed, or else the last line of the kernel.
+
+        Lines of the kernel begin with a [time].
         """
         paths = [self._folder / name for name in ("qemu.log", "console.log")]
         lines = [line.strip() for path in paths if path.exists()
@@ -192,7 +193,7 @@ class Machine:
 def _program() -> list[str]:
     """Return the command of the guest's process 1: this Python with the same module paths.
 
-    Without the module `site` (-S), which would take seconds and is not needed.
+    The option -S skips the module `site`, which would take seconds and is not needed.
     """
     paths = os.pathsep.join(os.path.abspath(path) for path in [str(REPOSITORY), *sys.path])
     return ["/usr/bin/env", "-i", f"PYTHONPATH={paths}", str(Path(sys.executable).absolute()),

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 INTERFACE = "eth0"
 DEVICE = "rxe0"  # name of the device in libibverbs
-# IPv6 without autoconfiguration; it still sends reports of multicast groups.
+# Enables IPv6 without autoconfiguration; the kernel still sends multicast listener reports.
 IPV6 = (
     f"echo 1 > /proc/sys/net/ipv6/conf/{INTERFACE}/addr_gen_mode",
     f"echo 0 > /proc/sys/net/ipv6/conf/{INTERFACE}/disable_ipv6",
@@ -13,9 +13,10 @@ IPV6 = (
 
 
 def configure(addresses: Sequence[str], neighbours: Mapping[str, str]) -> None:
-    """Configure the addresses of the NIC (IPv4 or IPv6, e.g. "10.0.0.3/8"), and create an rxe.
+    """Configure the addresses of the NIC (IPv4 or IPv6, e.g. "10.0.0.3/8"), and create an rxe
+    device.
 
-    Adds static neighbours and routes (`neighbours`: address -> MAC address).
+    Adds static neighbours and routes (`neighbours`: map from address to MAC address).
     """
     lines = ["ip link set dev lo up"]
     if any(":" in address for address in addresses):

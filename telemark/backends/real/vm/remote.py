@@ -9,7 +9,7 @@ _objects: list[Any] = []  # objects in the virtual machine, kept until it stops
 class Remote:
     """Proxy of an object in the virtual machine: forwards method calls.
 
-    If passed to a call, it is replaced by the object itself. To read an attribute, use
+    As an argument of a call, a proxy is replaced by its object. To read an attribute, use
     `machine.call(getattr, remote, name)`.
     """
 

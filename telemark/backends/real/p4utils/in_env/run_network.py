@@ -1,7 +1,7 @@
 """Run a script of p4-utils' NetworkAPI: run_network.py minip4|bmv2 COMMANDS SCRIPT
 
-COMMANDS is a file of commands for Mininet's CLI, if the script starts it; `-` means interactive.
-This program must run in p4-utils' environment, inside the namespaces of a run, which end with it.
+COMMANDS is a file of commands for Mininet's CLI, if the script starts the CLI; `-` means
+interactive. This program must run in p4-utils' environment, inside the namespaces of a run.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ NETWORKS = {
     "minip4": telemark_p4utils.NetworkAPI,
     "bmv2": telemark_p4utils.CompiledNetworkAPI,
 }
-NOT_COMPILED = "cannot compile its P4 program: see above"
+NOT_COMPILED = "its P4 program cannot be compiled (see above)"
 UNUSABLE, INTERNAL_ERROR = (
     2,
     3,
@@ -31,8 +31,8 @@ def main() -> None:
     """Run the script with the target's NetworkAPI."""
     target, commands, script = sys.argv[1:]
     network_API.NetworkAPI = NETWORKS[target]
-    # New namespaces need no cleanup; Mininet's cleanup would end processes and remove files by
-    # name.
+    # New namespaces need no cleanup. Mininet's cleanup would kill processes and remove files of
+    # other runs, because it selects them by name.
     network_API.NetworkAPI.cleanup = lambda _network: None
     network_API.NetworkAPI.stop_exec_scripts = _stop_scripts
     # Mininet's function would change settings of the whole machine

@@ -1,7 +1,7 @@
 """minip4 as a switch of p4-utils. This file runs in p4-utils' own Python environment.
 
-It imports p4utils and Mininet and uses the command `minip4`; it imports no module of this project.
-`telemark run network.py` runs an unchanged script on minip4; a script can also select minip4 by
+It uses p4utils, Mininet and the command `minip4`, but no module of this project. `telemark run
+network.py` runs an unchanged script on minip4. A script can also select minip4 by
 
     from telemark_p4utils import NetworkAPI  # for: from p4utils.mininetlib.network_API import ...
 """
@@ -34,7 +34,7 @@ READY = b"minip4 switch: ready"
 START_S = 60.0
 STOP_S = 10.0  # maximum time for draining queues and links
 P4C_WORDS = ("--target bmv2", "--arch v1model", "--std p4-16")  # p4c options that minip4 implies
-# units of times as in tc(8), where a number without unit is in us
+# units of times as in tc(8); a number without unit is in us
 TIME = re.compile(r"(\d+(?:\.\d*)?) *(s|sec|ms|msec|us|usec)?")
 UNIT_US = {"s": 1_000_000, "sec": 1_000_000, "ms": 1000, "msec": 1000, None: 1}
 
@@ -187,7 +187,7 @@ class NetworkAPI(CompiledNetworkAPI):
         self.setSwitchClient(Minip4Client, network=self)
 
     def addP4Switch(self, name: str, **opts: Any) -> str:
-        """Add a minip4 switch, which always has P4Runtime, unless `cls` is a different class."""
+        """Add a minip4 switch with P4Runtime, unless `cls` is a different class."""
         if issubclass(opts.setdefault("cls", Minip4Switch), Minip4Switch):
             opts["isP4RuntimeSwitch"] = True  # this option assigns a gRPC port
         return super().addP4Switch(name, **opts)

@@ -1,7 +1,7 @@
 """SimpleSwitchThriftAPI for a minip4 switch, which has no Thrift.
 
-It implements only reset_state(). p4-utils' P4Runtime controllers call reset_state() because bmv2
-does not reset all its state when a program is pushed again. minip4 resets all.
+It implements only reset_state(). p4-utils' P4Runtime controllers call reset_state(), because bmv2
+does not reset all its state when a program is pushed again. minip4 resets all its state then.
 """
 
 from pathlib import Path
