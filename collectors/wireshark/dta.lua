@@ -1,14 +1,14 @@
--- Wireshark dissector of DTA (Direct Telemetry Access): Telemark's format (docs/reference/dta.md) and the
--- prototype's.
+-- Wireshark dissector of DTA (Direct Telemetry Access): the formats of Telemark
+-- (docs/reference/dta.md) and of the prototype.
 --   tshark -X lua_script:dta.lua -r capture.pcap -V
--- or copy it to a folder of plugins (Help, About Wireshark, Folders).
+-- Or copy this file to a folder of plugins (Help, About Wireshark, Folders).
 
 local dta = Proto("dta", "Direct Telemetry Access")
 
-dta.prefs.port = Pref.uint("UDP port", 40042, "Where reports of ours go; 0: nowhere")
-dta.prefs.prototype_port = Pref.uint("UDP port of the prototype", 40040, "Where its reports go; 0: nowhere")
-dta.prefs.nack_port = Pref.uint("UDP port of NACKs", 40044, "Where NACKs go, of both; 0: nowhere")
-dta.prefs.tracked = Pref.bool("The prototype tracks losses", true, "Its base header has a sequence number")
+dta.prefs.port = Pref.uint("UDP port", 40042, "Destination port of reports in Telemark's format; 0: none")
+dta.prefs.prototype_port = Pref.uint("UDP port of the prototype", 40040, "Destination port of reports of the prototype; 0: none")
+dta.prefs.nack_port = Pref.uint("UDP port of NACKs", 40044, "Destination port of NACKs in both formats; 0: none")
+dta.prefs.tracked = Pref.bool("The prototype tracks losses", true, "The base header of the prototype has a sequence number")
 
 local opcodes = {
   [0x01] = "Key-Write", [0x02] = "Append", [0x03] = "Key-Increment", [0x04] = "Postcarding",
@@ -26,28 +26,28 @@ local fields = {
   short_retransmittable = ProtoField.bool("dta.prototype.retransmittable", "Retransmittable", 8, nil, 0x40),
   nack = ProtoField.bool("dta.prototype.nack", "NACK", 8, nil, 0x80),
   redundancy = ProtoField.uint8("dta.redundancy", "Redundancy"),
-  words = ProtoField.uint8("dta.words", "Words of data"),
+  words = ProtoField.uint8("dta.words", "Number of data words"),
   key = ProtoField.bytes("dta.key", "Key"),
   data = ProtoField.uint32("dta.data", "Data", base.HEX),
   list = ProtoField.uint32("dta.list", "List"),
   addend = ProtoField.uint64("dta.addend", "Addend"),
   hop = ProtoField.uint8("dta.hop", "Hop"),
-  hops = ProtoField.uint8("dta.hops", "Hops of the path"),
+  hops = ProtoField.uint8("dta.hops", "Number of hops of the path"),
   value = ProtoField.uint32("dta.value", "Value", base.HEX),
   sketch = ProtoField.uint16("dta.sketch", "Sketch"),
   column = ProtoField.uint16("dta.column", "Column"),
   counter = ProtoField.uint32("dta.counter", "Counter"),
-  missing = ProtoField.uint32("dta.missing", "Reports that are missing"),
+  missing = ProtoField.uint32("dta.missing", "Number of missing reports"),
 }
 for _, each in pairs(fields) do
   dta.fields[#dta.fields + 1] = each
 end
 local wrong = ProtoExpert.new("dta.malformed", "Malformed", expert.group.MALFORMED, expert.severity.ERROR)
-local cut = ProtoExpert.new("dta.cut", "Cut by the capture", expert.group.MALFORMED, expert.severity.NOTE)
+local cut = ProtoExpert.new("dta.cut", "Truncated by the capture", expert.group.MALFORMED, expert.severity.NOTE)
 dta.experts = { wrong, cut }
 
--- Reports: fields in order, with sizes, and allowed values if restricted; no field: reserved.
--- `words`: allowed numbers of the last field.
+-- Fields of each report in order: name (nil: reserved), size in bytes, and minimum and maximum if
+-- restricted. `words`: allowed number of words in the last field.
 local by_opcode = {
   [0x01] = { { "redundancy", 1, 1, 8 }, { "words", 1 }, { nil, 2 }, { "key", 16 }, { "data", 4 }, words = { 1, 3, 7 } },
   [0x02] = { { "list", 4 }, { "data", 4 }, words = { 1 } },
@@ -63,7 +63,7 @@ local prototypes = {
   [0x04] = { { "key", 4 }, { "hop", 1, 1, 5 }, { "value", 4 } },
 }
 
--- Size of a report with so many words in its last field.
+-- Returns the size of a report with `words` words in its last field.
 local function size_of(report, words)
   local size = 0
   for number, each in ipairs(report) do
@@ -72,7 +72,7 @@ local function size_of(report, words)
   return size
 end
 
--- Number of words in the last field of a report of this size; nothing if invalid.
+-- Returns the number of words in the last field of a report of this size; nothing if invalid.
 local function words_of(report, size)
   for _, words in ipairs(report.words or { 1 }) do
     if size_of(report, words) == size then
@@ -90,13 +90,13 @@ local function add_fields(tree, report, words, tvb, at)
       if each[3] and (range:uint() < each[3] or range:uint() > each[4]) then
         item:add_proto_expert_info(wrong, string.format("Expected %d to %d", each[3], each[4]))
       elseif each[1] == "words" and range:uint() ~= words then
-        item:add_proto_expert_info(wrong, string.format("There are %d", words))
+        item:add_proto_expert_info(wrong, string.format("The report has %d words", words))
       end
     end
   end
 end
 
--- Dissects what follows a base header that ends at `at`.
+-- Dissects the report or NACK after a base header that ends at `at`.
 local function add_report(tree, known, opcode, tvb, pinfo, at)
   local report = known[opcode]
   pinfo.cols.info = opcodes[opcode] or string.format("opcode 0x%02x", opcode)
@@ -106,7 +106,7 @@ local function add_report(tree, known, opcode, tvb, pinfo, at)
   end
   local words = words_of(report, tvb:reported_len() - at)
   if not words then
-    tree:add_proto_expert_info(wrong, "Not the length of " .. opcodes[opcode])
+    tree:add_proto_expert_info(wrong, "Wrong length for " .. opcodes[opcode])
   elseif tvb:len() < tvb:reported_len() then
     tree:add_proto_expert_info(cut)
   else
@@ -114,7 +114,7 @@ local function add_report(tree, known, opcode, tvb, pinfo, at)
   end
 end
 
--- Adds a tree for a packet with a base header of this size; nothing if it is truncated.
+-- Adds a tree for a packet with a base header of this size; returns nothing if it is truncated.
 local function begin(tvb, pinfo, tree, header)
   pinfo.cols.protocol = "DTA"
   local branch = tree:add(dta, tvb())
@@ -181,7 +181,7 @@ function dta.dissector(tvb, pinfo, tree)
   end
 end
 
-local listening = {}  -- ports before preferences changed
+local listening = {}  -- ports before a change of preferences
 
 local function listen()
   local udp = DissectorTable.get("udp.port")

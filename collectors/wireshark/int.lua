@@ -1,18 +1,18 @@
 -- Wireshark dissector of INT 2.1 and 1.0 over TCP and UDP (INT Dataplane Specification of
 -- p4lang/p4-applications).
 --
--- Also in packets of Telemetry Reports: telemetry_report.lua uses it.
+-- telemetry_report.lua uses this dissector for the packets in Telemetry Reports.
 
 local int = Proto("int", "In-band Network Telemetry")
 
-int.prefs.port = Pref.uint("UDP port", 0, "Destination port that says that INT follows; 0: none does")
-int.prefs.dscp = Pref.uint("DSCP", 0, "DSCP that says that INT follows TCP or UDP")
-int.prefs.dscp_mask = Pref.uint("DSCP mask", 0, "Which of its bits count; 0: none does")
+int.prefs.port = Pref.uint("UDP port", 0, "Destination port that indicates INT; 0: none")
+int.prefs.dscp = Pref.uint("DSCP", 0, "DSCP that indicates INT after TCP or UDP")
+int.prefs.dscp_mask = Pref.uint("DSCP mask", 0, "Mask of the compared DSCP bits; 0: the DSCP does not indicate INT")
 int.prefs.marker = Pref.string("Probe marker", "",
-  "64 bits behind TCP or UDP that say that INT follows, as 16 hexadecimal digits; empty: none do")
+  "Probe marker after TCP or UDP that indicates INT, as 16 hexadecimal digits; empty: none")
 
 local header_types = { [1] = "INT-MD", [2] = "Destination", [3] = "INT-MX" }
--- Fields of headers: where they lie (byte, bytes) and their mask. ---------------------------------
+-- Fields of headers: offset and length in bytes, and mask. ----------------------------------------
 
 local function number(abbreviation, name, bytes, mask, values, hexadecimal)
   local kind = ({ ProtoField.uint8, ProtoField.uint16, ProtoField.uint24, ProtoField.uint32 })[bytes]
@@ -51,7 +51,7 @@ local md_fields = {
   { flag("int.exceeded", "Max hop count exceeded", 1, 0x04), 0, 1 },
   { flag("int.mtu", "MTU exceeded", 1, 0x02), 0, 1 },
 }
-local old_shim_fields = { -- INT 1.0, "INT over TCP/UDP": the type has 8 bits, the length counts the shim, too
+local old_shim_fields = { -- INT 1.0, "INT over TCP/UDP": the type has 8 bits, and the length includes the shim
   { number("int.v1.shim.type", "Type", 1, nil, { [1] = "Hop-by-hop", [2] = "Destination" }), 0, 1 },
   { number("int.v1.shim.length", "Length", 1), 2, 1 },
   shim_next[0],
@@ -63,7 +63,7 @@ local old_fields = { -- INT 1.0, "INT Hop-by-Hop Metadata Header Format"
   { flag("int.v1.exceeded", "Max hop count exceeded", 1, 0x01), 0, 1 },
   { flag("int.v1.mtu", "MTU exceeded", 1, 0x80), 1, 1 },
 }
--- Metadata by bit of a bitmap, bit 0 first (INT 2.1, "INT-MD Metadata Header Format"). -------------
+-- Metadata by bit of a bitmap, bit 0 first (INT 2.1, "INT-MD Metadata Header Format"). ------------
 
 local metadata = {
   [0] = { { number("int.md.node", "Node ID", 4), 0, 4 } },
@@ -87,12 +87,12 @@ local old_times = { -- of INT 1.0
 local reserved = { { number("int.md.reserved", "Reserved metadata", 4, nil, nil, true), 0, 4 } }
 local complement = { { number("int.md.complement", "Checksum complement", 4, nil, nil, true), 0, 4 } }
 local ds_field = ProtoField.bytes("int.md.ds", "Domain specific metadata")
-local own_field = ProtoField.bytes("int.source_only", "Metadata of the source alone")
+local own_field = ProtoField.bytes("int.source_only", "Metadata inserted only by the source")
 local hop_field = ProtoField.none("int.hop", "Hop")
 local group, severity = expert.group, expert.severity
 local missing = ProtoExpert.new("int.unavailable", "Not available", group.COMMENTS_GROUP, severity.CHAT)
 local wrong = ProtoExpert.new("int.malformed", "Malformed", group.MALFORMED, severity.ERROR)
-local cut = ProtoExpert.new("int.cut", "Cut: older hops are missing", group.MALFORMED, severity.NOTE)
+local cut = ProtoExpert.new("int.cut", "Truncated: older hops are missing", group.MALFORMED, severity.NOTE)
 
 local function all_of(singles, ...)
   for _, list in ipairs({ ... }) do
@@ -109,7 +109,7 @@ int.fields = all_of(
   { table.unpack(old_fields, 3) }, old_times[4], old_times[5], reserved, complement, table.unpack(metadata))
 int.experts = { missing, wrong, cut }
 
--- Adds the fields of a header at `at` to a tree; all ones may mean "not available".
+-- Adds the fields of a header at `at` to a tree. If all bits are ones, a field may be unavailable.
 local function add(tree, fields, tvb, at, may_be_missing)
   local is_missing = may_be_missing
   for _, each in ipairs(fields) do
@@ -122,7 +122,7 @@ local function add(tree, fields, tvb, at, may_be_missing)
   end
 end
 
--- Fields of a bit's metadata, unless it is reserved, and their length. In INT 1.0 times have 4
+-- Returns the fields of a bit's metadata (nil: reserved), and their length. In INT 1.0, times have 4
 -- bytes, and there are no buffers.
 local function metadata_of(bit, is_old)
   if is_old and bit == 8 then
@@ -132,7 +132,7 @@ local function metadata_of(bit, is_old)
   return is_old and old_times[bit] or metadata[bit], is_long and 8 or 4
 end
 
--- Bytes of baseline metadata for bits `first` to 14 of a bitmap.
+-- Returns the number of bytes of baseline metadata for bits `first` to 14 of a bitmap.
 local function baseline_length(bitmap, first, is_old)
   local sum = 0
   for bit = first, 14 do
@@ -142,7 +142,7 @@ local function baseline_length(bitmap, first, is_old)
   return sum
 end
 
--- Adds baseline metadata in bit order; returns their end.
+-- Adds baseline metadata in bit order; returns the offset of their end.
 local function add_baseline(tree, bitmap, first, tvb, at, is_old)
   for bit = first, 14 do
     if bitmap:bitfield(bit, 1) == 1 then
@@ -154,7 +154,7 @@ local function add_baseline(tree, bitmap, first, tvb, at, is_old)
   return at
 end
 
--- INT after TCP or UDP ------------------------------------------------------------------------------
+-- INT after TCP or UDP ----------------------------------------------------------------------------
 
 local function add_hop(tree, tvb, at, stack, label)
   local has_complement = stack.bitmap:bitfield(15, 1)
@@ -169,19 +169,19 @@ local function add_hop(tree, tvb, at, stack, label)
   end
 end
 
--- The stack begins with the newest hop; metadata that only the source inserts are last. `stack` has
--- its offset (at), length, hop length and bitmap, and whether it has domain specific metadata
--- (has_ds) or is of INT 1.0 (is_old).
+-- Dissects a stack. It begins with the newest hop; metadata that only the source inserts are last.
+-- `stack` has its offset (at), length, hop length and bitmap. has_ds is true if there are domain
+-- specific metadata, is_old is true for INT 1.0.
 local function add_stack(tree, tvb, stack)
   local baseline = baseline_length(stack.bitmap, 0, stack.is_old) + 4 * stack.bitmap:bitfield(15, 1)
   if stack.hop_length < baseline or (stack.hop_length > baseline and not stack.has_ds) then
-    tree:add_proto_expert_info(wrong, "Hop ML is not what the bitmap asks for")
+    tree:add_proto_expert_info(wrong, "Hop ML differs from the length of the metadata in the bitmap")
     return
   end
   local hops = stack.hop_length > 0 and math.floor(stack.length / stack.hop_length) or 0
   local at, over = stack.at, stack.length - hops * stack.hop_length
   if over > 0 and not stack.has_ds then
-    tree:add_proto_expert_info(wrong, "The stack is no whole number of hops")
+    tree:add_proto_expert_info(wrong, "The stack length is not a multiple of the hop length")
     return
   end
   for number = 1, hops do
@@ -196,10 +196,10 @@ local function add_stack(tree, tvb, stack)
   end
 end
 
--- Whether a header of this size and version fits in `length`.
+-- Returns whether a header of this size and version fits in `length`.
 local function has_header(tvb, at, length, bytes, version, tree)
   if length < bytes then
-    tree:add_proto_expert_info(wrong, "No room for a header")
+    tree:add_proto_expert_info(wrong, "Too short for a header")
   elseif at + bytes > tvb:len() then
     tree:add_proto_expert_info(cut)
   elseif tvb(at, 1):bitfield(0, 4) ~= version then
@@ -214,7 +214,7 @@ local function hop_length(tvb, at)
   return 4 * tvb(at + 2, 1):bitfield(3, 5)
 end
 
--- Dissects INT's header with its stack, of `length` in total; `kind` is from the shim.
+-- Dissects the INT header and its stack, `length` bytes in total; `kind` is the type in the shim.
 local function dissect_header(tvb, at, length, kind, tree)
   if not has_header(tvb, at, length, 12, 2, tree) then
     return
@@ -227,7 +227,7 @@ local function dissect_header(tvb, at, length, kind, tree)
     add_stack(tree, tvb, {
       at = at + 12, length = length - 12, bitmap = bitmap, hop_length = hop_length(tvb, at), has_ds = has_ds })
   elseif length > 12 and not has_ds then
-    tree:add_proto_expert_info(wrong, "More than the header, but no domain specific instruction")
+    tree:add_proto_expert_info(wrong, "Data after the header, but no domain specific instruction")
   elseif length > 12 and at + length <= tvb:len() then
     tree:add(own_field, tvb:range(at + 12, length - 12))
   end
@@ -236,12 +236,12 @@ local function dissect_header(tvb, at, length, kind, tree)
   end
 end
 
--- Dissects shim and header of INT 1.0. Returns the same as dissect_int().
+-- Dissects shim and header of INT 1.0; has the same results as dissect_int().
 local function dissect_old(tvb, at, tree)
   local length = 4 * tvb(at + 2, 1):uint() - 4
   add(tree, old_shim_fields, tvb, at)
   if length < 0 then
-    tree:add_proto_expert_info(wrong, "A length without the shim itself")
+    tree:add_proto_expert_info(wrong, "The length does not include the shim")
     return nil
   elseif tvb(at, 1):uint() == 1 and has_header(tvb, at + 4, length, 8, 1, tree) then
     add(tree, old_fields, tvb, at + 4)
@@ -256,13 +256,13 @@ local function dissect_old(tvb, at, tree)
   return { at = at + 4 + length }
 end
 
--- Whether there is a probe marker at `at` (INT 2.1, "INT over TCP/UDP").
+-- Returns whether there is a probe marker at `at` (INT 2.1, "INT over TCP/UDP").
 local function has_marker(tvb, at)
   return at + 8 <= tvb:len() and tvb:range(at, 8):bytes():tohex():lower() == int.prefs.marker:lower()
 end
 
--- Dissects a probe marker, shim and INT header. Returns where the packet continues, with the
--- original port or protocol; or nothing.
+-- Dissects a probe marker, shim and INT header. Returns the offset of the rest of the packet, and
+-- the original port or protocol; or nothing.
 local function dissect_int(tvb, at, tree, by_port)
   local shim = not by_port and has_marker(tvb, at) and at + 8 or at
   if shim + 4 > tvb:len() then
@@ -282,7 +282,7 @@ local function dissect_int(tvb, at, tree, by_port)
   end
   add(branch, shim_fields, tvb, shim)
   if not header_types[kind] or (by_port and npt ~= 1 and npt ~= 2) or (not by_port and npt ~= 0) then
-    branch:add_proto_expert_info(wrong, "Type or NPT is not what it may be")
+    branch:add_proto_expert_info(wrong, "Invalid type or NPT")
     return nil
   end
   add(branch, { shim_next[npt] }, tvb, shim)
@@ -298,8 +298,8 @@ end
 
 local within  -- number of the packet that Wireshark dissects after its INT
 
--- Packets on a link, where Wireshark itself dissects the rest. Nested INT is not followed, since
--- its depth could exhaust the call stack.
+-- Dissects INT in a packet on a link; Wireshark dissects the rest of the packet. Nested INT is not
+-- dissected, because its depth could exhaust the call stack.
 function int.dissector(tvb, pinfo, tree)
   if within == pinfo.number then
     Dissector.get("data"):call(tvb, pinfo, tree)
@@ -325,7 +325,7 @@ end
 
 local dscp_of_ipv4, dscp_of_ipv6 = Field.new("ip.dsfield.dscp"), Field.new("ipv6.tclass.dscp")
 
--- Whether a DSCP indicates INT, under the mask.
+-- Returns whether a DSCP, under the mask, indicates INT.
 local function dscp_says_int(dscp)
   local mask, wanted = int.prefs.dscp_mask, int.prefs.dscp
   for shift = 0, 5 do
@@ -338,7 +338,7 @@ local function dscp_says_int(dscp)
   return mask > 0
 end
 
--- Whether INT follows TCP or UDP, whose payload begins at `at`; the packet has this DSCP.
+-- Returns whether INT follows TCP or UDP. The payload begins at `at`; `dscp` is that of the packet.
 local function says_int(tvb, at, dscp)
   return has_marker(tvb, at) or dscp_says_int(dscp)
 end
@@ -355,7 +355,7 @@ end
 int:register_heuristic("udp", is_int)
 int:register_heuristic("tcp", is_int)
 
--- Ports, current and before preferences changed.
+-- The port, and the port before a change of preferences.
 local ports = {}
 
 local function listen(proto)
@@ -373,13 +373,13 @@ function int.prefs_changed()
   listen(int)
   local marker = int.prefs.marker
   if marker ~= "" and not marker:match("^" .. ("%x"):rep(16) .. "$") then
-    error("int.marker: '" .. marker .. "' is not a probe marker of 16 hexadecimal digits; none is used", 0)
+    error("int.marker: '" .. marker .. "' is not a probe marker of 16 hexadecimal digits; no marker is used", 0)
   end
 end
 
 listen(int)
 
--- For telemetry_report.lua.
+-- Functions for telemetry_report.lua.
 _G.inband_telemetry = {
   proto = int, number = number, flag = flag, add = add, all_of = all_of, listen = listen,
   metadata = metadata, baseline_length = baseline_length, add_baseline = add_baseline,

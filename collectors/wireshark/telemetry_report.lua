@@ -1,7 +1,7 @@
 -- Wireshark dissector of Telemetry Reports 2.0 and 1.0 (Telemetry Report Format Specification of
--- p4lang/p4-applications, whose sections are named). Load int.lua before it:
+-- p4lang/p4-applications; numbers are its sections). Load int.lua before this file:
 --   tshark -X lua_script:int.lua -X lua_script:telemetry_report.lua -o int.port:5000 -r capture.pcap -V
--- or copy both to a folder of plugins (Help, About Wireshark, Folders).
+-- Or copy both files to a folder of plugins (Help, About Wireshark, Folders).
 
 local report = Proto("treport", "Telemetry Report")
 local shared = _G.inband_telemetry
@@ -9,7 +9,7 @@ local int, number, flag, add, all_of = shared.proto, shared.number, shared.flag,
 local metadata, baseline_length, add_baseline = shared.metadata, shared.baseline_length, shared.add_baseline
 local dissect_int, says_int = shared.dissect_int, shared.says_int
 
-report.prefs.port = Pref.uint("UDP port", 32766, "Where reports go; 0: nowhere")
+report.prefs.port = Pref.uint("UDP port", 32766, "Destination port of reports; 0: none")
 
 local report_types = { [0] = "Inner only", [1] = "INT", [2] = "IOAM" }
 local inner_types = {
@@ -101,14 +101,14 @@ report.fields = all_of(
   packet6_fields, port_fields)
 report.experts = { malformed }
 
--- Packets in reports ----------------------------------------------------------------------------------
+-- Packets in reports ------------------------------------------------------------------------------
 
--- Dissects ports, and INT if indicated; `dscp` is the packet's.
+-- Dissects the ports and, if present, INT; `dscp` is that of the packet.
 local function dissect_transport(tvb, at, protocol, tree, dscp, tracked)
   if protocol ~= 6 and protocol ~= 17 and protocol ~= 132 then
     return
   elseif at + 4 > tvb:len() then
-    tree:add_proto_expert_info(malformed, "The packet was cut before its ports")
+    tree:add_proto_expert_info(malformed, "The packet is truncated before its ports")
     return
   end
   add(tree, port_fields, tvb, at)
@@ -121,7 +121,7 @@ local function dissect_transport(tvb, at, protocol, tree, dscp, tracked)
     payload = at + 4 * tvb(at + 12, 1):bitfield(0, 4)
   end
   if protocol == 132 or not tracked or payload >= tvb:len() or not (by_port or says_int(tvb, payload, dscp)) then
-    return  -- 3.4: without the F bit there is no embedded metadata; the packet may be truncated
+    return  -- 3.4: without the F bit, the packet has no embedded metadata and may be truncated
   end
   local going_on = dissect_int(tvb, payload, tree, by_port)
   if going_on and going_on.protocol and going_on.at < tvb:len() then
@@ -129,12 +129,12 @@ local function dissect_transport(tvb, at, protocol, tree, dscp, tracked)
   end
 end
 
--- Skips the extension headers of IPv6 (RFC 8200, 4): returns protocol and offset; no protocol in a
--- later fragment.
+-- Skips the extension headers of IPv6 (RFC 8200, 4). Returns protocol and offset of the
+-- next header, or nil for a fragment other than the first.
 local function skip_extensions(tvb, protocol, at, tree)
   while protocol == 0 or protocol == 43 or protocol == 44 or protocol == 60 do
     if at + 8 > tvb:len() then
-      tree:add_proto_expert_info(malformed, "The packet was cut within its extension headers")
+      tree:add_proto_expert_info(malformed, "The packet is truncated in its extension headers")
       return nil
     end
     local length = protocol == 44 and 8 or 8 + 8 * tvb(at + 1, 1):uint()
@@ -148,12 +148,12 @@ end
 
 local function dissect_ip(tvb, at, version, tree, tracked)
   if at + (version == 4 and 20 or 40) > tvb:len() or tvb(at, 1):bitfield(0, 4) ~= version then
-    tree:add_proto_expert_info(malformed, "No header of IPv" .. version)
+    tree:add_proto_expert_info(malformed, "Invalid header of IPv" .. version)
     return
   end
   if version == 4 then
     if tvb(at, 1):bitfield(4, 4) < 5 then
-      tree:add_proto_expert_info(malformed, "A header length below 20 bytes")
+      tree:add_proto_expert_info(malformed, "Header length is less than 20 bytes")
       return
     end
     add(tree, packet_fields, tvb, at)
@@ -184,7 +184,7 @@ local function dissect_packet(tvb, kind, tree, tracked)
     end
   end
   if at + 2 > tvb:len() then
-    branch:add_proto_expert_info(malformed, "No Ethernet header")
+    branch:add_proto_expert_info(malformed, "Too short for an Ethernet header")
     return
   end
   local version = ({ [0x0800] = 4, [0x86dd] = 6 })[tvb(at, 2):uint()]
@@ -193,14 +193,14 @@ local function dissect_packet(tvb, kind, tree, tracked)
   end
 end
 
--- Telemetry Reports -----------------------------------------------------------------------------------
+-- Telemetry Reports -------------------------------------------------------------------------------
 
 local function dissect_tlvs(tvb, tree, tracked)
   local at = 0
   while at < tvb:len() do
     local length = at + 4 <= tvb:len() and 4 * tvb(at + 1, 1):uint()
     if not length or at + 4 + length > tvb:len() then
-      tree:add_proto_expert_info(malformed, "A TLV runs past the report")
+      tree:add_proto_expert_info(malformed, "A TLV extends past the report")
       return
     end
     local branch, kind = tree:add(tlv_field, tvb:range(at, 4 + length)), tvb(at, 1):bitfield(0, 4)
@@ -226,17 +226,17 @@ local function dissect_inner(tvb, kind, tree, tracked)
   end
 end
 
--- Dissects the main contents of report type 1; returns where the content begins, or nothing.
+-- Dissects the main contents of report type 1; returns the offset of the packet, or nothing.
 local function dissect_main(tvb, at, past, md_length, tree)
   if at + 8 + md_length > past then
-    tree:add_proto_expert_info(malformed, "MD Length runs past the report")
+    tree:add_proto_expert_info(malformed, "MD Length extends past the report")
     return nil
   end
   local bitmap, has_ds = tvb:range(at, 2), tvb(at + 4, 2):uint() ~= 0
   local baseline = baseline_length(bitmap, 0) + 4 * bitmap:bitfield(15, 1)
   add(tree, main_fields, tvb, at)
   if md_length < baseline or (md_length > baseline and not has_ds) then
-    tree:add_proto_expert_info(malformed, "MD Length is not what the bits ask for")
+    tree:add_proto_expert_info(malformed, "MD Length differs from the length of the metadata in the bitmap")
     return nil
   end
   local next = at + 8 + 4 * bitmap:bitfield(0, 1) -- bit 0 is reserved here
@@ -251,11 +251,11 @@ local function dissect_main(tvb, at, past, md_length, tree)
   return at + 8 + md_length
 end
 
--- Dissects one individual report at `at`; returns where the next one begins, or nothing.
+-- Dissects the individual report at `at`; returns the offset of the next report, or nothing.
 local function dissect_individual(tvb, at, tree)
   local length = at + 4 <= tvb:len() and 4 * tvb(at + 1, 1):uint()
   if not length or at + 4 + length > tvb:len() then
-    tree:add_proto_expert_info(malformed, "A report runs past the end")
+    tree:add_proto_expert_info(malformed, "A report extends past the end of the datagram")
     return nil
   end
   local past = length == 4 * 0xff and tvb:len() or at + 4 + length -- 0xff: to the end
@@ -266,7 +266,7 @@ local function dissect_individual(tvb, at, tree)
   if kind == 1 then
     inner = dissect_main(tvb, inner, past, 4 * tvb(at + 2, 1):uint(), branch)
   elseif kind ~= 0 then
-    branch:add_proto_expert_info(malformed, "A report type without a format")
+    branch:add_proto_expert_info(malformed, "Report type without a defined format")
     inner = nil
   end
   if inner and inner < past then
@@ -278,7 +278,7 @@ end
 local function dissect_version1(tvb, tree)
   local length = tvb:len() >= 16 and 4 * tvb(0, 1):bitfield(4, 4)
   if not length or length > tvb:len() then
-    tree:add_proto_expert_info(malformed, "No room for the header")
+    tree:add_proto_expert_info(malformed, "Too short for the header")
     return
   end
   local next, at, past = tvb(1, 1):bitfield(0, 3), 16, 16
@@ -286,7 +286,7 @@ local function dissect_version1(tvb, tree)
     past = past + 4 * tvb(0, 4):bitfield(10 + bit, 1)
   end
   if past ~= length then
-    tree:add_proto_expert_info(malformed, "Length is not what the bits ask for")
+    tree:add_proto_expert_info(malformed, "Length differs from the length of the metadata in the bitmap")
     return
   end
   add(tree, old_fields, tvb, 0)
@@ -318,7 +318,7 @@ function report.dissector(tvb, pinfo, tree)
       at = dissect_individual(tvb, at, branch)
     end
   else
-    branch:add_proto_expert_info(malformed, "No header of version 1 or 2")
+    branch:add_proto_expert_info(malformed, "Header version is neither 1 nor 2")
   end
 end
 

@@ -21,7 +21,7 @@ from controllers.tables import reconcile
 from telemark.network import Network
 from telemark.topology.routes import Route
 
-EVENTS = ("sent", "nacked", "resent", "not kept", "absurd", "late", "unpaid")
+EVENTS = ("sent", "nacked", "resent", "not stored", "never sent", "redundant", "over budget")
 """Counters per translator, in the order of p4src/dta/reporter_ring.p4."""
 
 _KINDS = 16  # number of counters per translator
@@ -80,14 +80,14 @@ class Reporter(Sender):
 class State:
     """State of a reporter for one translator.
 
-    `next` is the sequence number of the next report. `left` is the number of requested reports that
-    were no longer in the ring. `unpaid` is the number of requested reports that exceeded the budget
+    `next` is the sequence number of the next report. `evicted` is the number of requested reports that
+    were no longer in the ring. `over_budget` is the number of requested reports that exceeded the budget
     for resending; each new report increases the budget.
     """
 
     next: int
-    left: int
-    unpaid: int
+    evicted: int
+    over_budget: int
 
 
 async def configure(

@@ -68,9 +68,9 @@ class Sender(ABC):
 
     def entries(self) -> list[fy.P4TableEntry]:
         """Return the table entries for the switch's flows and reports."""
-        naming = fy.Action("name_flow", node=self.key_node, count=len(self.translators))
+        flow_key = fy.Action("set_flow_key", node=self.key_node, count=len(self.translators))
         return [
-            fy.P4TableEntry("naming", action=naming, is_default_action=True),
+            fy.P4TableEntry("flow_keys", action=flow_key, is_default_action=True),
             *(flow.entry() for flow in self.flows),
             *(entry for plan in self.plans for entry in entries_of(plan, self.reports)),
         ]
@@ -137,9 +137,9 @@ def _ends(net: Network, sender: Sender, number: int, port: int) -> list[fy.P4Tab
     here = {"src_mac": sender.mac, "src_addr": sender.address,
             "reporter_number": sender.number}  # fmt: skip
     send = fy.Action("address_report", **here, dst_mac=host.MAC(), dst_addr=host.IP())
-    heard = fy.Match({"hdr.ipv4.src_addr": host.IP(), "hdr.ipv4.dst_addr": sender.address})
+    nack_source = fy.Match({"hdr.ipv4.src_addr": host.IP(), "hdr.ipv4.dst_addr": sender.address})
     return [
         fy.P4TableEntry("translators", match=fy.Match({"report.translator": number}), action=send),
-        fy.P4TableEntry("translators_heard", match=heard,
-                        action=fy.Action("hear", translator=number, port=port)),
+        fy.P4TableEntry("nack_sources", match=nack_source,
+                        action=fy.Action("process", translator=number, port=port)),
     ]  # fmt: skip

@@ -209,7 +209,7 @@ def _port_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableE
     for name in net.neighbours(switch):
         port = net.port(switch, name)
         outside = name not in net.topo.switches()
-        known = {"millionths_a_byte": _millionths_per_byte(rates_bps.get(name))}
+        known = {"millionths_per_byte": _millionths_per_byte(rates_bps.get(name))}
         inside = {} if outside else {"port_mtu": domain.mtu_bytes}
         action = fy.Action("leave_domain" if outside else "stay_inside", **inside, **known)
         match = fy.Match({"standard_metadata.egress_port": port})

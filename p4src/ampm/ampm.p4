@@ -1,6 +1,6 @@
-/* The AM-PM switch: forwards packets, and measures watched flows by alternate marking. The
- * controller's entries make it the first, a middle or the last switch of a flow's path, and
- * choose the methods of each flow.
+/* The AM-PM switch: forwards packets, and measures watched flows by alternate marking. For each
+ * flow, the entries of the controller select the methods, and the role of the switch on the path:
+ * first, middle or last.
  *
  *   ingress   watch --> method: block and pulse of the packet, from the clock or from its bits
  *                   --> records of arrivals

@@ -1,14 +1,15 @@
 /* Mixed hashed marking: several delay samples per block (RFC 9342 section 7.2.2). It needs no bit
- * except the colour.
+ * in addition to the colour.
  *
  *   block 0, colour 0                block 1, colour 1
  *   . . H . . . . H . . H . .        . . . H . . H . .      H: hash of the packet AND mask = 0
  *
  * Every measuring point computes the same hash of fields that do not change on the path. So all
- * points sample the same packets, without a mark for samples. The colour determines the block of a
- * packet, so samples of different blocks are not mixed. The hash also selects one of eight slots of
- * the block for each sample, so that a lost sample does not move the others. The first sample of a
- * slot is stored. Two samples are of the same packet if their block and hash agree. */
+ * points sample the same packets, and samples need no mark. The colour determines the block of a
+ * packet, so samples of different blocks are not mixed. The hash also selects one of the block's
+ * eight slots for each sample, so that a lost sample does not change the slots of other samples.
+ * Only the first sample of a slot is stored. Two samples are of the same packet if their block and
+ * hash agree. */
 #ifndef TELEMARK_AMPM_HASHED_P4
 #define TELEMARK_AMPM_HASHED_P4
 

@@ -5,18 +5,18 @@
  *   bit       0 0 0 0 0 0 0 1 0 0 0 0 0 1 1 1 1 1 1 1 0 1 1 1 1 1     one packet inverted: the pulse
  *   slot       colour| pulse     | colour    | pulse     | colour
  *
- * A bit that differs from the block's colour is interpreted by its arrival time. In the middle
- * half of a block, the pulse slot, it is the pulse of this block; near the edges it is a packet
- * of the neighbouring block. So no pulse is counted in a wrong block, and no late packet is
- * mistaken for a pulse, as long as clock error + delay < L / 4. The first switch sends the pulse
- * in a window that begins in the middle of the block; a window of width w leaves L / 4 - w for
- * error and delay. */
+ * If the bit differs from the block's colour, the arrival time determines its meaning. In the
+ * middle half of a block (pulse slot), the packet is the pulse of this block. Otherwise, the packet
+ * belongs to the neighbouring block. If clock error + delay < L / 4, no pulse is counted in a wrong
+ * block, and no late packet is mistaken for a pulse. The first switch sends the pulse in a window
+ * that begins in the middle of the block. With a window of width w, clock error + delay must be
+ * less than L / 4 - w. */
 #ifndef TELEMARK_AMPM_MULTIPLEXED_P4
 #define TELEMARK_AMPM_MULTIPLEXED_P4
 
 #include "watch.p4"
 
-/* The bit in the packet. The first switch writes it, after it has chosen the pulse; all other
+/* The bit in the packet. The first switch writes it after it has selected the pulse; all other
  * switches read it. */
 control MultiplexedBit(inout watch_t watch) {
     NearestBlock() nearest_block;

@@ -1,6 +1,6 @@
-/* Pulse marking: one marked packet per block. Delay is the difference of its times at two measuring
- * points. Loss is the difference between the packet counts of the two points, each read when the
- * marked packet passes that point.
+/* Pulse marking: one marked packet per block. The delay is the difference between its times at two
+ * measuring points. Each point reads its packet count when the marked packet passes; the loss is
+ * the difference between these counts.
  *
  *          |------------ block ------------|
  *   first  |        [counting interval]    |
@@ -9,25 +9,25 @@
  *   next    . . . . . . . . P . . . . . . .     delay: difference of P's times
  *   point   1 2 3 ...     n at P                loss between two pulses: difference of the counts' growth
  *
- * Without step marking, it uses only the D bit. A point assigns a pulse to the block in which it
- * arrives. This is correct if clock error + delay < L / 4, since the interval is the middle half of
- * the block. The count is wrong by the number of packets that overtake the pulse or are overtaken
- * by it.
+ * Without step marking, pulse marking uses only the D bit. A point assigns a pulse to the block in
+ * which it arrives. This is correct if clock error + delay < L / 4, since the interval is the
+ * middle half of the block. The error of the count is the number of packets that overtake the pulse
+ * or are overtaken by it.
  *
- * Pulse marking and step marking together are double marking (RFC 9341 section 3.2.2). The colour
- * of the pulse determines its block, and loss is computed from the counts per colour, so the order
- * of packets does not matter. This is correct if clock error + delay < L / 2. The record shows
+ * Double marking is pulse marking together with step marking (RFC 9341 section 3.2.2). The colour
+ * of the pulse determines its block. The loss is computed from the counts per colour, so the order
+ * of packets has no effect. This is correct if clock error + delay < L / 2. The record shows
  * whether the pulse of a block was lost or duplicated. */
 #ifndef TELEMARK_AMPM_PULSE_P4
 #define TELEMARK_AMPM_PULSE_P4
 
 #include "watch.p4"
 
-/* At the first switch: chooses exactly one packet per block, the first one in the window. */
+/* At the first switch: selects one packet per block, the first packet in the window. */
 control PulseChoice(inout watch_t watch) {
     register<bit<48>>(AMPM_FLOWS) latch;  // start of the block of the latest pulse, plus 1
 
-    // One action chooses and latches, so no second packet can intervene.
+    // A single action tests and sets the latch, so that it selects only one packet.
     action choose() {
         bit<48> latched;
         latch.read(latched, watch.flow);
@@ -35,7 +35,7 @@ control PulseChoice(inout watch_t watch) {
         latch.write(watch.flow, watch.block_us + 1);  // 0 is the value of an unused register
     }
 
-    // The time window in which a method sends its pulse. Parts of a block are ternary ranges of the
+    // Time window in which a method sends its pulse. A part of a block is a ternary range of the
     // clock (TimeFlip).
     table pulse_window {
         key = {

@@ -1,22 +1,22 @@
-/* Step (alternate) marking: RFC 9341 section 3.1, with one bit. Loss, first-packet and mean
- * delay.
+/* Step (alternate) marking with one bit: RFC 9341 section 3.1. It measures loss, first-packet delay
+ * and mean delay.
  *
  *            block 0        block 1        block 2
  *     time |--------------|--------------|--------------|   block = time / L
  *   colour  0 0 0 0 0 0 0  1 1 1 1 1 1 1  0 0 0 0 0 0 0     colour = block mod 2
  *
- * The source switch colours each packet of a watched flow by the block in which it arrives.
- * Every switch counts the packets of each colour where they enter it and where they leave it.
- * During block 1 the counters of colour 0 do not change, so the controller can read all of them
- * along the path. They cover the same packets, those of block 0, and the difference between two
- * of them is the loss in between. No packet is counted in a wrong block as long as clock error +
- * path delay < L / 2, if counters are read half a block after the switch to the other colour.
+ * The source switch colours each packet of a watched flow by the block in which it arrives. Every
+ * switch counts the packets of each colour when they arrive and when they depart. During block 1,
+ * the counters of colour 0 do not change, so the controller can read them at all switches of the
+ * path. These counters cover the same packets, those of block 0. So the difference between two
+ * counters is the loss between them. Counters are read half a block after the end of a block. Then
+ * no packet is counted in a wrong block if clock error + path delay < L / 2.
  *
  *     s1: mark, count  ------link------  count, s2, count  ------link------  count, s3: count, clear
  *               departures         arrivals       departures         arrivals       departures
  *
- * A packet lost in the queue of a switch is between its arrival and its departure; one lost on a
- * link is between the departure from one switch and the arrival at the next. */
+ * A loss in the queue of a switch occurs between arrivals and departures of this switch. A loss on
+ * a link occurs between the departures of one switch and the arrivals of the next switch. */
 #ifndef TELEMARK_AMPM_STEP_P4
 #define TELEMARK_AMPM_STEP_P4
 

@@ -1,13 +1,13 @@
-/* Common clock, watch list (the flows that are measured) and border of the measurement domain.
+/* Common clock, watch list (list of measured flows) and border of the measurement domain.
  *
- * A block lasts 2^block_shift microseconds of the common clock; block = clock >> block_shift.
- * All times are modulo 2^48, and a block is identified by its start, so a wrapping clock makes no
- * difference. For each packet of a watched flow, the methods read its mark bits and determine its
- * block (`block_us`) and whether it is the pulse of the block (`pulse`). The records at the points
- * where packets enter and leave a switch depend only on these two.
+ * A block lasts 2^block_shift microseconds of the common clock; block = clock >> block_shift. All
+ * times are modulo 2^48. A block is identified by its start time, so a wrap-around of the clock has
+ * no effect. For each packet of a watched flow, the methods read the mark bits. They determine the
+ * packet's block (`block_us`) and whether the packet is the pulse of the block (`pulse`). The
+ * records at the arrival and departure of packets depend only on these two fields.
  *
- * Programs declare `struct headers_t` before they include this: that of include/parser.p4, or
- * one that contains its members. */
+ * A program declares `struct headers_t` before it includes this file. The struct is that of
+ * include/parser.p4, or has at least the same members. */
 #ifndef TELEMARK_AMPM_WATCH_P4
 #define TELEMARK_AMPM_WATCH_P4
 
@@ -31,7 +31,7 @@ struct watch_t {
     bit<1> first;    // this switch is the first of the domain; it sets the marks
     bit<1> last;     // this switch is the last of the domain; it clears the marks
     bit<1> tunnel_end;  // this switch also removes the outer IPv6 header
-    bit<6> dscp;        // DSCP outside of the domain; restores the bits used for marks
+    bit<6> dscp;        // DSCP outside of the domain, to restore the bits used for marks
     bit<8> methods;
     bit<32> flow;     // flow number, assigned by the controller
     bit<48> now_us;   // arrival time of the packet on the common clock
@@ -50,8 +50,8 @@ control Watch(
     bit<16> src_port = 0;
     bit<16> dst_port = 0;
 
-    // The clock of a switch starts at an arbitrary time, so the controller measures its offset to
-    // the common clock.
+    // The clock of a switch starts at an arbitrary time. Therefore, the controller measures the
+    // offset to the common clock.
     action set_clock(bit<48> offset_us, bit<8> block_shift) {
         watch.offset_us = offset_us;
         watch.now_us = standard_metadata.ingress_global_timestamp + offset_us;
@@ -98,9 +98,9 @@ control Watch(
         watch.tunnel_end = 1;
     }
 
-    /* At the first switch, if the host inserts no option: only a packet's source may do so (RFC
-     * 9343), so the switch becomes the source of an outer packet, by RFC 2473. Traffic class and
-     * flow label are copied from the inner packet. */
+    /* At the first switch, if the host inserts no option. Only the source of a packet may insert an
+     * option (RFC 9343), so the switch encapsulates the packet (RFC 2473) and becomes the source of
+     * the outer packet. Traffic class and flow label are copied from the inner packet. */
     action encapsulate(
         bit<16> flow, bit<8> methods, bit<20> flow_mon_id, bit<128> src_addr, bit<128> dst_addr) {
         mark(flow, methods);
@@ -119,9 +119,9 @@ control Watch(
         hdr.altmark.reserved = 0;
     }
 
-    /* Match key of a flow: addresses and ports, each with a mask. Ports of a packet without
-     * ports, such as a later fragment, are 0. So all fragments of a flow are marked and counted
-     * (RFC 9341 section 4) if the entry of the flow has masks of 0 for the ports. */
+    /* Match key of a flow: addresses and ports, each with a mask. The ports are 0 for a packet
+     * without ports, such as a fragment other than the first. So, if the entry of a flow has masks
+     * of 0 for the ports, all fragments of the flow are marked and counted (RFC 9341 section 4). */
     table watch_list {
         key = {
             hdr.ipv4.src_addr: ternary;
@@ -201,9 +201,9 @@ control NearestBlock(inout watch_t watch, in bit<1> colour) {
     }
 }
 
-/* Removes the outer IPv6 packet. Its congestion mark is copied to the inner packet (RFC 6040
- * section 4.2). If the inner packet is not ECN-capable, it passes unchanged, although the RFC would
- * drop it, because such a drop would be counted as loss on the path. */
+/* Removes the outer IPv6 packet, and copies its congestion mark to the inner packet (RFC 6040
+ * section 4.2). An inner packet that is not ECN-capable passes unchanged. The RFC requires a drop,
+ * but this drop would be counted as loss on the path. */
 control Decapsulate(inout headers_t hdr) {
     apply {
         bit<2> outer_ecn = hdr.ipv6.traffic_class[1:0];

@@ -1,12 +1,12 @@
 /* Probes that measure link utilisation. Each probe lists the ports of its path. Each switch inserts
- * the number of bytes that the port has sent since the last probe, and the time of that probe. The
- * format is that of the exercise `link_monitor` of p4lang/tutorials: EtherType 0x0812, the number
- * of hops that follow, their data (last hop first), and the ports. */
+ * the number of bytes that the port has sent since the previous probe, and the departure time of
+ * the previous probe. The format is that of the exercise `link_monitor` of p4lang/tutorials:
+ * EtherType 0x0812, the number of hops, the data of each hop (last hop first), and the ports. */
 #include "switch.p4"
 
 const bit<16> ETHERTYPE_PROBE = 0x0812;
-const bit<32> MOST_HOPS = 10;
-const bit<32> MOST_PORTS = 512;
+const bit<32> MAX_HOPS = 10;
+const bit<32> MAX_PORTS = 512;
 
 header probe_t {
     bit<8> hop_cnt;  // number of hops that follow
@@ -29,8 +29,8 @@ struct headers_t {
     ethernet_t ethernet;
     ipv4_t ipv4;
     probe_t probe;
-    probe_data_t[MOST_HOPS] probe_data;
-    probe_fwd_t[MOST_HOPS] probe_fwd;
+    probe_data_t[MAX_HOPS] probe_data;
+    probe_fwd_t[MAX_HOPS] probe_fwd;
 }
 
 struct monitor_t {
@@ -95,7 +95,7 @@ control MonitorIngress(
         if (hdr.ipv4.isValid()) {
             forwarding.apply(hdr.ethernet, hdr.ipv4, standard_metadata);
         } else if (
-            hdr.probe.isValid() && hdr.probe.hop_cnt < (bit<8>)MOST_HOPS
+            hdr.probe.isValid() && hdr.probe.hop_cnt < (bit<8>)MAX_HOPS
             && standard_metadata.parser_error == error.NoError) {  // hop port is present
             standard_metadata.egress_spec = (bit<9>)meta.egress_spec;
             hdr.probe.hop_cnt = hdr.probe.hop_cnt + 1;
@@ -107,8 +107,8 @@ control MonitorIngress(
 
 control MonitorEgress(
     inout headers_t hdr, inout monitor_t meta, inout standard_metadata_t standard_metadata) {
-    register<bit<32>>(MOST_PORTS) sent_bytes;  // bytes per port since the last probe
-    register<bit<48>>(MOST_PORTS) probed_us;
+    register<bit<32>>(MAX_PORTS) sent_bytes;  // bytes per port since the last probe
+    register<bit<48>>(MAX_PORTS) probed_us;
 
     action set_swid(bit<7> swid) {
         hdr.probe_data[0].swid = swid;

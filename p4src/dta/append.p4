@@ -1,9 +1,9 @@
-/* Append: entries of a list are collected into batches. Each batch is written to memory after the
- * previous batch.
+/* Append: collects the entries of a list into batches, and writes the batches to consecutive slots
+ * in memory.
  *
  * A list is a ring buffer of batches in memory. Each batch ends with a tail: the number of valid
- * entries and the batch number, which counts from 1 on and is not reset when the ring wraps
- * (collectors/dta/append.py reads them). */
+ * entries, and the batch number. Batch numbers start at 1 and continue when the ring wraps (see
+ * collectors/dta/append.py). */
 #ifndef TELEMARK_DTA_APPEND_P4
 #define TELEMARK_DTA_APPEND_P4
 
@@ -13,7 +13,7 @@
 
 #define DTA_LISTS 4096  // lists of all services together
 
-// The batch being gathered:
+// State of the incomplete batch:
 register<bit<512>>(DTA_LISTS) append_entries;  // first entry in the highest bits
 register<bit<8>>(DTA_LISTS) append_count;      // number of entries
 register<bit<32>>(DTA_LISTS) append_slot;      // slot of the batch in the ring
@@ -24,7 +24,7 @@ const bit<27> LAST_NUMBER = 0x7FFFFFF;  // the next number is 1; 0 means that no
 const bit<16> LIST_STATE = 8;  // readout record number; index: register index of the list
 
 /* Reads or writes the state of a list: the number of the last batch, the slot of the next batch,
- * and the number of entries that wait. A write discards the waiting entries. */
+ * and the number of waiting entries. A write discards the waiting entries. */
 control ListAccess(inout readout_values_t readout) {
     bit<32> cell = readout.index & (DTA_LISTS - 1);
 
@@ -75,7 +75,7 @@ control PlanAppend(
     inout batch_t batch) {
     bit<32> lists = 0;
 
-    /* Lists 0 to `count` - 1, whose registers start at `first`. */
+    /* Sets the lists of the service: lists 0 to `count` - 1, with registers from `first` on. */
     action append(bit<8> session, bit<32> first, bit<32> count, bit<32> batches, bit<8> size) {
         batch.session = session;
         lists = count;
@@ -173,7 +173,7 @@ control CommitAppend(inout headers_t hdr, in plan_t plan, in batch_t batch) {
 }
 
 /* Creates the RDMA request, in egress. The immediate value is the list number. */
-control AskAppend(in append_t report, in batch_t batch, inout request_t request) {
+control RequestAppend(in append_t report, in batch_t batch, inout request_t request) {
     apply {
         request.offset = batch.offset;
         request.payload_bytes = ((bit<16>)batch.size << 2) + 4;

@@ -1,10 +1,11 @@
-/* DTA primitives that collect reports in the translator and write several of them with one request.
+/* DTA primitives that collect reports in the translator, and write several reports with one
+ * request.
  *
  * First, the translator plans the effect of a report: its cost, and whether gathered reports are
  * written now. Then it updates the registers, unless the report is rejected (duplicate sequence
- * number, rate limit of a session). A packet-out can flush gathered reports. Its record number is
- * the kind of primitive, and its index the location of the reports. It becomes a report without
- * content and gets no reply. */
+ * number, or rate limit of a session). A packet-out can flush gathered reports: its record number
+ * selects the primitive, and its index selects the reports. The packet-out becomes a report without
+ * content; the controller gets no reply. */
 #ifndef TELEMARK_DTA_GATHER_P4
 #define TELEMARK_DTA_GATHER_P4
 

@@ -1,9 +1,8 @@
-/* Hashes of keys: the slots of a key's copies, and the checksum by which readers identify the
- * key.
+/* Hashes of keys: the slots of a key's copies, and the checksum that identifies the key to readers.
  *
- * MurmurHash3_x86_32 with a different seed for each use. CRCs are unsuitable: two CRCs of a key
- * with different initial values differ by a constant, so keys that collide in the slot of one copy
- * collide in all slots. */
+ * The function is MurmurHash3_x86_32, with a different seed for each use. CRCs are unsuitable: two
+ * CRCs of a key with different initial values differ by a constant, so keys that collide in the
+ * slot of one copy collide in all slots. */
 #ifndef TELEMARK_DTA_HASHES_P4
 #define TELEMARK_DTA_HASHES_P4
 

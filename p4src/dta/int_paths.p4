@@ -1,9 +1,9 @@
-/* Paths of flows, which an INT sink removes from packets, and conditions for reporting them.
- * Include this after INT's parser. */
+/* Paths of flows, read from the INT stacks that a sink removes, and conditions for reporting them.
+ * Include this file after INT's parser. */
 #ifndef TELEMARK_DTA_INT_PATHS_P4
 #define TELEMARK_DTA_INT_PATHS_P4
 
-// The stack has only the node id of each hop.
+// Each hop on the stack has only a node id.
 #define PATH_INSTRUCTIONS 0x8000
 #define PATH_HOP_LOG 0
 
@@ -12,23 +12,23 @@
 
 const bit<224> CONGESTED = 224w1 << 210;  // flag in the first word of a path
 
-/* Stores the path of each flow in a cell, as SeeFlow does for its state. */
-control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<1> congested) {
+/* Stores the path of each flow in a cell, like TrackFlow. */
+control TrackPath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<1> congested) {
     register<bit<128>>(DTA_FLOW_CELLS) keys;
-    register<bit<224>>(DTA_FLOW_CELLS) told;
+    register<bit<224>>(DTA_FLOW_CELLS) last_reported;
     register<bit<48>>(DTA_FLOW_CELLS) reported_us;
 
-    /* A path, word by word: the number of hops including this one (8 bits), reserved (5), flags:
-     * congestion of this queue, E and M of INT's header (16 bits are reserved, too); the node id
-     * of this switch, and of the newest five before it. A path is reported when it is new, when the
-     * queue reaches the threshold, and once per period, since the collector's memory may be
-     * overwritten. */
-    action see(bit<32> index, bit<48> period_us) {
+    /* First word of a path: number of hops including this switch (8 bits), reserved (5), flags (3:
+     * congestion of this queue, E and M of the INT header), reserved (16). The other words are the
+     * node ids of this switch and of the five hops before it, newest first. A path is reported when
+     * it is new, when the queue reaches the threshold, and once per period, because the collector's
+     * memory may be overwritten. */
+    action update(bit<32> index, bit<48> period_us) {
         bit<128> key;
         bit<224> before;
         bit<48> last_us;
         keys.read(key, index);
-        told.read(before, index);
+        last_reported.read(before, index);
         reported_us.read(last_us, index);
         flow.hops = path.hops + 1;
         flow.hop = path.hops;
@@ -44,7 +44,7 @@ control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<
         // Postcards cannot show that hops are missing.
         flow.wanted = flow.wanted & ~(path.exceeded != 0 ? WANT_POSTCARD : 8w0);
         keys.write(index, flow.key);
-        told.write(index, flow.data);
+        last_reported.write(index, flow.data);
         reported_us.write(index, is_reported ? hop.egress_us : last_us);
         flow.data = flow.data | (congested == 1 ? CONGESTED : 224w0);
     }
@@ -52,10 +52,10 @@ control SeePath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<
     action follow(bit<48> period_us) {
         bit<32> index;
         hash(index, HashAlgorithm.crc32, 32w0, { flow.key }, (bit<32>)DTA_FLOW_CELLS);
-        see(index, period_us);
+        update(index, period_us);
     }
 
-    /* The parameters of the default entry define how often an unchanged path is reported. */
+    /* The parameter of the default entry is the period at which an unchanged path is reported. */
     table paths {
         actions = { follow; }
         default_action = follow(0xFFFFFFFFFFFF);

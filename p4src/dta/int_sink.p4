@@ -1,5 +1,5 @@
-/* An INT switch that, as a sink, reports the paths of flows by DTA instead of by INT reports.
- * Source, transit and other reports are INT's.
+/* An INT switch. As a sink, it reports the paths of flows by DTA reports instead of INT reports. As
+ * source and transit switch, it works like the INT switch; all other reports are INT reports.
  *
  *   ingress   NACKs of translators end here; INT's ingress --> watch: which reports the flow needs
  *   egress    INT's egress --> for packets leaving the domain, the flow's path: is a report due?
@@ -9,8 +9,8 @@
     dta_headers_t dta; \
     dta_t nack_base; \
     nack_t nack;
-#define INT_SEE_STACK SeeStack.apply(packet, hdr.shim, hdr.int_header, meta.path);
-#define INT_SEE_UDP meta.udp_port = hdr.ports.dst_port;
+#define INT_READ_STACK ReadStack.apply(packet, hdr.shim, hdr.int_header, meta.path);
+#define INT_READ_UDP meta.udp_port = hdr.ports.dst_port;
 #define INT_SINK_SESSION (meta.flow.wanted == 0 ? REPORT_SESSION : NO_CLONE)
 
 #include "reporter_packet.p4"
@@ -85,7 +85,7 @@ parser SinkParser(
     }
 }
 
-/* Watches packets with a known path that leave the domain here. */
+/* Tracks the path of packets that leave the domain here, if it is known. */
 control WatchPath(
     inout headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
     NamedOutside() named;
@@ -93,7 +93,7 @@ control WatchPath(
 
     apply {
         bool is_known = meta.path.is_known == 1;
-        if (meta.watch.is_int == 0) {  // a packet that leaves where it entered never has INT
+        if (meta.watch.is_int == 0) {  // a packet that enters and leaves here has no INT
             is_known = meta.watch.is_chosen == 1 && meta.watch.mode == EMBED_DATA;
             meta.path.stack = ABSENT;
         }
@@ -110,7 +110,7 @@ control WatchPath(
 
 control SinkIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    HearNack() hear_nack;
+    ProcessNack() process_nack;
     IntArrival() arrival;
     WatchPath() watch_path;
     ReadoutRequest() readout_request;
@@ -129,7 +129,7 @@ control SinkIngress(
             bit<32> first = hdr.nack_base.sequence;
             bit<32> missing = hdr.nack.count;
             if (hdr.nack.isValid()) {
-                hear_nack.apply(hdr.ipv4, first, missing, meta.resend, standard_metadata);
+                process_nack.apply(hdr.ipv4, first, missing, meta.resend, standard_metadata);
             }
             if (meta.resend.translator == 0) {
                 arrival.apply(hdr, meta, standard_metadata);
@@ -142,7 +142,7 @@ control SinkIngress(
 control SinkEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     IntDeparture(false) departure;
-    SeePath() see_path;
+    TrackPath() track_path;
     SendReports() reports;
     ReadoutDeparture() readout_departure;
 
@@ -153,7 +153,7 @@ control SinkEgress(
             departure.apply(hdr, meta, standard_metadata);
             if (meta.watch.is_leaving == 1 && meta.flow.wanted != 0 && meta.report.flow == 1) {
                 is_reported = true;
-                see_path.apply(meta.flow, meta.hop, meta.path, meta.report.congested);
+                track_path.apply(meta.flow, meta.hop, meta.path, meta.report.congested);
             }
         }
         if (is_reported) {

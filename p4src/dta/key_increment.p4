@@ -32,7 +32,7 @@ control PlanKeyIncrement(
 }
 
 /* Creates the RDMA request of a copy, in egress. Each copy has its own row of counters. */
-control AskKeyIncrement(
+control RequestKeyIncrement(
     in key_increment_t report, in bit<32> copy, in bit<32> slot_mask, inout request_t request) {
     apply {
         bit<64> slot = (bit<64>)(copy_hash(report.key, copy) & slot_mask);

@@ -41,7 +41,7 @@ control PlanKeyWrite(in key_write_t report, inout plan_t plan, inout key_write_s
 
 /* Creates the RDMA request of a copy, in egress. A slot consists of the checksum, which is never 0,
  * and the data. The immediate value is the slot number. */
-control AskKeyWrite(
+control RequestKeyWrite(
     inout headers_t hdr, in bit<32> copy, in key_write_store_t store, inout request_t request) {
     apply {
         bit<32> slot = copy_hash(hdr.key_write.key, copy) & store.slot_mask;

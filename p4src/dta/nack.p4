@@ -1,5 +1,5 @@
-/* NACK to a reporter, which requests missing reports: a clone of its report, as received, is
- * sent back. */
+/* NACK, which requests missing reports from a reporter. It is made from a clone of the received
+ * report, and is sent back. */
 #ifndef TELEMARK_DTA_NACK_P4
 #define TELEMARK_DTA_NACK_P4
 
@@ -7,7 +7,7 @@
 #include "sequence.p4"
 
 control MakeNack(inout headers_t hdr, in arrival_t arrival) {
-    action turn(bit<16> length) {
+    action reverse(bit<16> length) {
         bit<48> mac = hdr.ethernet.dst_addr;
         hdr.ethernet.dst_addr = hdr.ethernet.src_addr;
         hdr.ethernet.src_addr = mac;
@@ -41,10 +41,10 @@ control MakeNack(inout headers_t hdr, in arrival_t arrival) {
     apply {
         if (hdr.dta.isValid()) {
             put_nack();
-            turn(NACK_LENGTH);
+            reverse(NACK_LENGTH);
         } else {
             put_short_nack();
-            turn(SHORT_NACK_LENGTH);
+            reverse(SHORT_NACK_LENGTH);
         }
     }
 }

@@ -72,7 +72,7 @@ struct headers_t {
 }
 
 /* Removes the part of a report after its base header. */
-control TakeReportOff(inout headers_t hdr) {
+control RemoveReport(inout headers_t hdr) {
     apply {
         hdr.key_write.setInvalid();
         hdr.short_key_write.setInvalid();

@@ -35,12 +35,11 @@ const bit<32> EGRESS_CLONE = 2;
 #include "parser.p4"
 #include "write.p4"
 
-// Clone session of the first port, for NACKs: a report is sent back as a NACK through the port at
-// which it arrived. Clone sessions with lower numbers lead to the collectors of the sessions with
-// these numbers.
+// Number of the clone session of port 0, for NACKs: a NACK leaves by the port at which the report
+// arrived. Lower numbers are session numbers; these clone sessions lead to the collectors.
 const bit<32> NACK_CLONES = 256;
 
-/* Plans a report, by its opcode. */
+/* Plans a report according to its opcode. */
 control PlanReport(inout headers_t hdr, inout metadata_t meta) {
     FromPrototype() from_prototype;
     PlanKeyWrite() plan_key_write;

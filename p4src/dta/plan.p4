@@ -8,7 +8,7 @@
 const bit<8> PROBE_FIELDS = 1;  // metadata of a clone that becomes a probe
 const bit<8> NACK_FIELDS = 2;   // metadata of a clone that becomes a NACK
 
-// Outcomes of reports, counted per reporter. The first outcomes are reasons for rejecting a report.
+// Outcomes of reports, counted per reporter. The first outcomes are reasons for rejection.
 const bit<4> NO_PROBLEM = 0;
 const bit<4> MALFORMED = 1;       // truncated, wrong length, unknown version or opcode
 const bit<4> OUT_OF_RANGE = 2;    // a field is out of range: redundancy, hop, ...
@@ -21,7 +21,7 @@ const bit<4> COLUMN_TWICE = 7;    // the sum already contains this column of thi
 const bit<4> TRANSLATED = 8;
 const bit<4> RECOVERED = 9;       // arrived after it was counted as missing
 const bit<4> NACKED = 10;         // NACKs sent
-const bit<4> BEGUN_ANEW = 11;     // sequence numbers restarted
+const bit<4> RESTARTED = 11;     // sequence numbers restarted
 
 #define DTA_REPORTERS 256  // the index has eight bits, so it cannot be out of bounds
 const bit<8> UNTRACKED = 0;
@@ -41,7 +41,7 @@ struct plan_t {
     bit<8> cost;     // cost towards the rate of the session, in 1/16 of a request
 }
 
-/* Chooses one of `count` sessions, from `first` on, by a key. */
+/* Selects one of `count` sessions, from number `first` on, by a hash of the key. */
 action choose_session(inout plan_t plan, in bit<128> key, in bit<8> first, in bit<8> count) {
     plan.session = first;
     if (count > 1) {

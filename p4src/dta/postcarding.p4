@@ -1,10 +1,11 @@
-/* Postcarding: the reports of all switches on a packet's path are written as one chunk.
+/* Postcarding: writes the reports of all switches on a packet's path as one chunk.
  *
- * A cache has a row for each incomplete path. The path is written when all hops have reported. It
- * is written incomplete if a different path needs its row before that.
+ * A cache has a row for each incomplete path. A path is written when all its hops have reported, or
+ * incomplete when a different path needs its row.
  *
- * In memory, the word of a hop is the code of its value, or BLANK. It is masked by a checksum of
- * key and hop, by which readers identify the key of a chunk (collectors/dta/postcarding.py). */
+ * In memory, the word of a hop is the code of its value, or BLANK. The word is masked by a checksum
+ * of key and hop, which identifies the key of a chunk to readers
+ * (collectors/dta/postcarding.py). */
 #ifndef TELEMARK_DTA_POSTCARDING_P4
 #define TELEMARK_DTA_POSTCARDING_P4
 
@@ -85,7 +86,8 @@ control PlanPostcard(
         path.is_immediate = path.is_immediate | is_immediate;
     }
 
-    /* Writes a complete path that does not replace the row of a different path. */
+    /* Adds the report to the path, which does not replace a different path; if the path is
+       complete, writes it. */
     action add_report() {
         bool is_other = old.seen != 0 && old.key != report.key;
         if (!is_other) {
@@ -128,7 +130,7 @@ control PlanPostcard(
 }
 
 /* Masks one word of a path for memory, in ingress. */
-control CoverHop(in path_t path, in bit<1> has_reported, in bit<32> hop, inout bit<32> word) {
+control MaskHop(in path_t path, in bit<1> has_reported, in bit<32> hop, inout bit<32> word) {
     apply {
         word = (has_reported == 1 ? word : BLANK) ^ murmur(path.key, HOP_SEED + hop);
     }
@@ -137,11 +139,11 @@ control CoverHop(in path_t path, in bit<1> has_reported, in bit<32> hop, inout b
 /* Replaces the report by the path to be written, which may belong to another flow. Applied in
  * ingress if the report is not rejected. */
 control CommitPostcard(inout headers_t hdr, in plan_t plan, in cache_t cache) {
-    CoverHop() cover_0;
-    CoverHop() cover_1;
-    CoverHop() cover_2;
-    CoverHop() cover_3;
-    CoverHop() cover_4;
+    MaskHop() cover_0;
+    MaskHop() cover_1;
+    MaskHop() cover_2;
+    MaskHop() cover_3;
+    MaskHop() cover_4;
 
     action keep() {
         path_t path = cache.cached;
@@ -175,7 +177,7 @@ control CommitPostcard(inout headers_t hdr, in plan_t plan, in cache_t cache) {
 }
 
 /* Creates the RDMA request of a copy, in egress. The immediate value is the slot number. */
-control AskPostcard(
+control RequestPostcard(
     in postcard_t report, in bit<32> copy, in cache_t cache, inout request_t request) {
     apply {
         bit<32> slot = copy_hash(report.key, copy) & cache.slot_mask;

@@ -1,5 +1,5 @@
-/* Converts reports of the published prototype: adds 96 leading zero bits to keys, and counts hops
- * from 0. */
+/* Converts reports of the published prototype to Telemark's format: 96 zero bits before keys, and
+ * hop numbers from 0. */
 #ifndef TELEMARK_DTA_PROTOTYPE_P4
 #define TELEMARK_DTA_PROTOTYPE_P4
 

@@ -1,8 +1,8 @@
 /* Limits the request rate of a session's collector; further requests are rejected.
  *
- * The generic cell rate algorithm (ITU-T I.371, annex A), in its virtual scheduling form: each
- * request advances the due time of the next request. A request may arrive a limited time before its
- * due time. */
+ * It uses the generic cell rate algorithm (ITU-T I.371, annex A) in the virtual scheduling form.
+ * Each request advances the due time of the next request. A request may arrive a limited time
+ * before its due time. */
 #ifndef TELEMARK_DTA_RATE_P4
 #define TELEMARK_DTA_RATE_P4
 

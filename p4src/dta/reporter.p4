@@ -1,4 +1,4 @@
-/* The reporter: sends DTA reports about flows; users' packets pass unchanged.
+/* The reporter: sends DTA reports on flows, and forwards packets of hosts unchanged.
  *
  *   ingress   NACKs of translators end here; watch: which reports the flow needs --> forwarding by
  *             MAC address, or else by route
@@ -28,10 +28,10 @@ const bit<9> DROPPED = 511;  // egress_spec
 
 control ReporterIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    HearNack() hear_nack;
+    ProcessNack() process_nack;
     Routing() routing;
     WatchFlow() watch_flow;
-    SeeSegment() see_segment;
+    LocateSegment() locate_segment;
     PlanReport() plan_drop;
     NumberReport() number;
     ReadoutRequest() readout_request;
@@ -63,7 +63,7 @@ control ReporterIngress(
             translator_access.apply(meta.readout);
             readout_arrival.apply(hdr.readout, meta.readout);
         } else if (hdr.nack.isValid() || hdr.short_nack.isValid()) {
-            hear_nack.apply(hdr.ipv4, first, missing, meta.resend, standard_metadata);
+            process_nack.apply(hdr.ipv4, first, missing, meta.resend, standard_metadata);
         }
         if (!hdr.readout.isValid() && meta.resend.translator == 0) {
             bit<16> src_port = 0;
@@ -74,7 +74,7 @@ control ReporterIngress(
             }
             watch_flow.apply(
                 hdr.ipv4, hdr.ipv4.protocol, src_port, dst_port, meta.flow, standard_metadata);
-            see_segment.apply(hdr.ipv4, hdr.ports, hdr.tcp, meta.flow);
+            locate_segment.apply(hdr.ipv4, hdr.ports, hdr.tcp, meta.flow);
             if (!forwarding.apply().hit) {
                 routing.apply(hdr.ethernet, hdr.ipv4, hdr.ports, standard_metadata);
             }
@@ -94,7 +94,7 @@ control ReporterIngress(
 
 control ReporterEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    SeeFlow() see_flow;
+    TrackFlow() track_flow;
     SendReports() reports;
 
     apply {
@@ -103,7 +103,7 @@ control ReporterEgress(
         if (standard_metadata.instance_type == DEFLECTED) {
             meta.flow.wanted = meta.flow.wanted & WANT_DROPPED;
         } else if (!is_clone && meta.flow.wanted != 0) {
-            see_flow.apply(meta.flow, standard_metadata);
+            track_flow.apply(meta.flow, standard_metadata);
         }
         reports.apply(
             hdr.report, meta.flow, meta.report, meta.resend, is_clone, standard_metadata);

@@ -6,15 +6,15 @@
 
 #define DTA_FLOW_CELLS 4096  // must be a power of two
 
-// Flags of reports: first, the reports that the flow's entry requests; later, the reports that are
+// Flags of reports: initially the reports that the flow's entry requests, then the reports that are
 // still due for the packet.
 const bit<8> WANT_START = 0x01;    // Append: the flow is new, or was idle
 const bit<8> WANT_RESENT = 0x02;   // Append: a TCP retransmission
 const bit<8> WANT_DROPPED = 0x04;  // Append: this switch dropped the packet
 const bit<8> WANT_MOVED = 0x08;    // Append: the path changed; INT sinks only
 const bit<8> WANT_COUNT = 0x10;    // Key-Increment: for each packet, by 1 or by its bytes
-const bit<8> WANT_DATA = 0x20;     // Key-Write: changes and samples of the record, or path
-const bit<8> WANT_POSTCARD = 0x40;  // Postcarding: at the same times as data
+const bit<8> WANT_DATA = 0x20;     // Key-Write: on changes, and for samples
+const bit<8> WANT_POSTCARD = 0x40;  // Postcarding: together with WANT_DATA
 
 struct dta_flow_t {
     @field_list(DTA_FIELDS)
@@ -38,10 +38,10 @@ struct dta_flow_t {
 }
 
 /* Stores the state of each flow in a cell. If the hashes of two flows collide, each flow replaces
- * the other, and counts as new when its next packet arrives. So a flow may be reported more often,
- * but never less often. */
+ * the other and counts as new at its next packet. So a flow may be reported more often, but never
+ * less often. */
 @noWarn("unused")
-control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
+control TrackFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
     bit<48> offset_us = 0;  // common clock minus clock of this switch
 
     register<bit<128>>(DTA_FLOW_CELLS) keys;
@@ -49,15 +49,15 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
     register<bit<32>>(DTA_FLOW_CELLS) packets;
     register<bit<32>>(DTA_FLOW_CELLS) bytes;
     register<bit<32>>(DTA_FLOW_CELLS) tcp_next;  // the sequence number after the last sent byte
-    register<bit<224>>(DTA_FLOW_CELLS) told;  // last reported record, under the mask
+    register<bit<224>>(DTA_FLOW_CELLS) last_reported;  // last reported record, under the mask
 
-    /* The record, word by word: ports in and out, packets, bytes, latency, queue and packets
-     * waiting, node, time. A shift selects the first reported word. A change is a different
-     * value under the mask; `share` of 2^32 packets are samples, chosen by a hash of key and
-     * count. */
-    action see(
+    /* Words of the record: ingress and egress port, packets, bytes, latency, queue and waiting
+     * packets, node id, time. `shift` selects the first reported word. A change is a different
+     * value under `mask`. A fraction `share` / 2^32 of the packets are samples, selected by a hash
+     * of key and count. */
+    action update(
         bit<32> index, bit<32> share, bit<224> mask, bit<8> shift, bit<48> idle_us) {
-        bit<32> dice;
+        bit<32> sample_hash;
         bit<128> key;
         bit<48> last_us;
         bit<32> count;
@@ -69,33 +69,33 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
         packets.read(count, index);
         bytes.read(sum, index);
         tcp_next.read(next, index);
-        told.read(before, index);
+        last_reported.read(before, index);
         bit<48> now_us = standard_metadata.egress_global_timestamp;
         bool is_new = key != flow.key || now_us - last_us >= idle_us;
         count = is_new ? 1 : count + 1;
         sum = is_new ? flow.packet_bytes : sum + flow.packet_bytes;
         bit<32> ahead = flow.tcp_sequence - next;  // values from 2^31 on are negative
-        bool is_again = !is_new && flow.tcp_bytes != 0 && ahead[31:31] == 1;
+        bool is_retransmission = !is_new && flow.tcp_bytes != 0 && ahead[31:31] == 1;
         next = is_new || ahead[31:31] == 0 ? flow.tcp_sequence + flow.tcp_bytes : next;
-        hash(dice, HashAlgorithm.crc32, 32w0, { flow.key, count }, 64w0x100000000);
+        hash(sample_hash, HashAlgorithm.crc32, 32w0, { flow.key, count }, 64w0x100000000);
         bit<32> latency_us = (now_us - standard_metadata.ingress_global_timestamp)[31:0];
         flow.data = 7w0 ++ standard_metadata.ingress_port ++ 7w0 ++ standard_metadata.egress_port
             ++ count ++ sum ++ latency_us
             ++ (bit<8>)standard_metadata.priority ++ (bit<24>)standard_metadata.enq_qdepth
             ++ flow.node_id ++ (now_us + offset_us)[31:0];
         bool is_reported =
-            is_new || (flow.data & mask) != before || dice < share || share == 0xFFFFFFFF;
+            is_new || (flow.data & mask) != before || sample_hash < share || share == 0xFFFFFFFF;
         before = is_reported ? flow.data & mask : before;
         flow.data = flow.data << shift;
         flow.wanted = flow.wanted & ~(
             (is_reported ? 8w0 : WANT_DATA | WANT_POSTCARD) | (is_new ? 8w0 : WANT_START)
-            | (is_again ? 8w0 : WANT_RESENT) | WANT_DROPPED | WANT_MOVED);
+            | (is_retransmission ? 8w0 : WANT_RESENT) | WANT_DROPPED | WANT_MOVED);
         keys.write(index, flow.key);
         seen_us.write(index, now_us);
         packets.write(index, count);
         bytes.write(index, sum);
         tcp_next.write(index, next);
-        told.write(index, before);
+        last_reported.write(index, before);
     }
 
     /* The default entry configures the reports of all flows. */
@@ -106,7 +106,7 @@ control SeeFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata)
         offset_us = clock_offset_us;
         bit<32> index;
         hash(index, HashAlgorithm.crc32, 32w0, { flow.key }, (bit<32>)DTA_FLOW_CELLS);
-        see(index, share, mask, shift, idle_us);
+        update(index, share, mask, shift, idle_us);
     }
 
     table flows {

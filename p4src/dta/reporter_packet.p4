@@ -44,7 +44,7 @@ struct dta_headers_t {
     dta_data_t data;
 }
 
-/* Emits a report in front of the packet that it is about. */
+/* Emits a report in front of the reported packet. */
 control EmitReport(packet_out packet, in dta_headers_t report) {
     apply {
         packet.emit(report.ethernet);

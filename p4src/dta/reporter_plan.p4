@@ -1,5 +1,5 @@
-/* Chooses a packet's next report and its content. A packet may cause several reports: each is
- * made from a clone, and each clone is cloned for the next one. */
+/* Selects the next report on a packet, and its content. A packet may cause several reports. Each
+ * report is made from a clone, which is cloned again for the next report. */
 #ifndef TELEMARK_DTA_REPORTER_PLAN_P4
 #define TELEMARK_DTA_REPORTER_PLAN_P4
 
@@ -72,8 +72,8 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         report.words = 1;
     }
 
-    /* For a path known from its last hop on, continues with the previous hop: its node precedes
-     * the flow's data, after two words. */
+    /* For a path (INT sinks), continues with the previous hop, whose node id is in the next word of
+     * the flow's data. */
     action step_back() {
         flow.wanted = flow.wanted | WANT_POSTCARD;
         flow.hop = flow.hop - 1;
@@ -86,7 +86,7 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         default_action = no_report();
     }
 
-    /* Plans an Append report about the flow: 32 bits of a hash of its key. */
+    /* Plans an Append report on the flow; the entry is a 32-bit hash of the flow's key. */
     action append(bit<8> translator, bit<32> number, bit<1> immediate, bit<1> retransmittable) {
         bit<32> name;
         hash(name, HashAlgorithm.crc32, 32w0, { flow.key }, 64w0x100000000);

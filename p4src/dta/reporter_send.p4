@@ -1,4 +1,4 @@
-/* Sends the reports of a packet: each report is written in front of a clone of the previous one.
+/* Sends the reports on a packet. Each report is made from a clone of the previous report.
  * Retransmitted reports are sent in the same way. */
 #ifndef TELEMARK_DTA_REPORTER_SEND_P4
 #define TELEMARK_DTA_REPORTER_SEND_P4
@@ -6,10 +6,10 @@
 #include "reporter_plan.p4"
 #include "reporter_write.p4"
 
-// Clone sessions, one for each translator: this plus the translator number.
+// One clone session per translator; its number is DTA_SESSIONS plus the translator number.
 const bit<32> DTA_SESSIONS = 400;
 
-/* `is_clone`: the packet becomes the report that was planned when it was cloned. */
+/* `is_clone`: the packet is a clone, and becomes the report that was planned for it. */
 control SendReports(
     inout dta_headers_t headers, inout dta_flow_t flow, inout dta_report_t report,
     inout dta_resend_t resend, in bool is_clone, inout standard_metadata_t standard_metadata) {
@@ -26,7 +26,7 @@ control SendReports(
             write_report.apply(headers, report, standard_metadata);
         }
         bit<8> next = 0;  // translator of the next clone
-        if (resend.left != 0) {
+        if (resend.remaining != 0) {
             next = resend.translator;
         } else if (resend.translator == 0) {
             plan.apply(flow, report);

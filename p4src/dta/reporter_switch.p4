@@ -1,6 +1,6 @@
 /* Common part of reporters around ingress and egress: parser, checksums, deparser.
  *
- * A program declares its `struct metadata_t` before it includes this. */
+ * A program declares its `struct metadata_t` before it includes this file. */
 #ifndef TELEMARK_DTA_REPORTER_SWITCH_P4
 #define TELEMARK_DTA_REPORTER_SWITCH_P4
 

@@ -1,11 +1,11 @@
-/* Watch list, keys of flows, and their translators. */
+/* Watch list, and the key and translator of each flow. */
 #ifndef TELEMARK_DTA_REPORTER_WATCH_P4
 #define TELEMARK_DTA_REPORTER_WATCH_P4
 
 #include "reporter_flows.p4"
 
-/* Derives the number of routers from the TTL, for hosts that start at 64, 128 or 255. The result is
- * ambiguous for paths of more than 64 hops. */
+/* Returns the number of routers that a packet has passed, from its TTL, for initial values of 64,
+ * 128 or 255. The result is ambiguous for paths of more than 64 hops. */
 bit<8> hops_passed(in bit<8> ttl) {
     bit<8> first = 255;
     if (ttl <= 64) {
@@ -16,7 +16,7 @@ bit<8> hops_passed(in bit<8> ttl) {
     return first - ttl;
 }
 
-/* Sets the key of the flow. `protocol` and ports are fields of the flow, or 0 if absent. */
+/* Sets the key of the flow. `protocol` and ports are those of the flow, or 0 if absent. */
 control WatchFlow(
     in ipv4_t ipv4, in bit<8> protocol, in bit<16> src_port, in bit<16> dst_port,
     inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
@@ -39,9 +39,9 @@ control WatchFlow(
         size = 1024;
     }
 
-    /* Each flow uses one of `count` translators from number 1 on. Its key ends with `node`, so
-     * that switches with different values do not overwrite each other's data. */
-    action name_flow(bit<24> node, bit<8> count) {
+    /* Each flow uses one of the translators 1 to `count`. The key ends with `node`, so that
+     * switches with different values do not overwrite each other's data. */
+    action set_flow_key(bit<24> node, bit<8> count) {
         key_node = node;
         hash(
             flow.translator, HashAlgorithm.crc32, 8w1,
@@ -51,9 +51,9 @@ control WatchFlow(
             count);
     }
 
-    table naming {
-        actions = { name_flow; }
-        default_action = name_flow(0, 1);
+    table flow_keys {
+        actions = { set_flow_key; }
+        default_action = set_flow_key(0, 1);
     }
 
     apply {
@@ -63,7 +63,7 @@ control WatchFlow(
             watch_list.apply();
         }
         if (flow.wanted != 0) {
-            naming.apply();
+            flow_keys.apply();
             flow.key = ipv4.src_addr ++ ipv4.dst_addr ++ src_port ++ dst_port ++ protocol
                 ++ key_node;
             flow.hop = hops_passed(ipv4.ttl);
@@ -74,7 +74,7 @@ control WatchFlow(
 
 /* Position of a TCP segment in its flow. */
 @noWarn("unused")
-control SeeSegment(in ipv4_t ipv4, in ports_t ports, in tcp_t tcp, inout dta_flow_t flow) {
+control LocateSegment(in ipv4_t ipv4, in ports_t ports, in tcp_t tcp, inout dta_flow_t flow) {
     apply {
         if (tcp.isValid()) {
             flow.tcp_sequence = ports.word;

@@ -59,7 +59,7 @@ control FillReport(inout dta_headers_t headers, in dta_report_t report, in bit<1
     }
 }
 
-/* Number of bytes of a report after the UDP header. */
+/* Returns the number of bytes of a report after the UDP header. */
 bit<16> bytes_of_report(in dta_report_t report) {
     bit<16> data = (bit<16>)report.words << 2;
 #ifdef DTA_PROTOTYPE
@@ -76,8 +76,9 @@ control PutReport(
     bit<16> reporter = 0;
     bit<16> udp_bytes = 0;
 
-    /* Addresses of this reporter towards a translator, and of the translator. The source port is
-     * constant: different ports might take different paths, and reports must not be reordered. */
+    /* Sets the addresses of this reporter and of the translator. The source port is constant,
+     * because packets with different ports might take different paths, and reports must not be
+     * reordered. */
     @noWarn("unused")
     action address_report(
         bit<48> src_mac, bit<48> dst_mac, bit<32> src_addr, bit<32> dst_addr,

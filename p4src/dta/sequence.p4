@@ -11,20 +11,21 @@ const bit<32> WINDOW = DTA_WINDOW;
 
 register<bit<32>>(DTA_REPORTERS) dta_expected;  // next sequence number
 register<bit<32>>(DTA_REPORTERS) dta_missing;   // number of missing reports
-// By reporter and low bits of the number: the last received report, with IS_HERE before it, or 0.
-register<bit<33>>(DTA_REPORTERS * DTA_WINDOW) dta_here;
+// Index: reporter and low bits of the sequence number. Value: IS_RECEIVED and the last number, or
+// 0.
+register<bit<33>>(DTA_REPORTERS * DTA_WINDOW) dta_received;
 #if DTA_NACK_TRACKING
-register<bit<9>>(DTA_REPORTERS) dta_last;  // last number of a prototype reporter with IS_HERE, or 0
+register<bit<9>>(DTA_REPORTERS) dta_last;  // prototype: IS_RECEIVED and last number, or 0
 #endif
 
-const bit<1> IS_HERE = 1;
+const bit<1> IS_RECEIVED = 1;
 
-#define HERE(reporter, sequence) \
+#define RECEIVED_CELL(reporter, sequence) \
     (((bit<32>)(reporter) * WINDOW) | ((sequence) & (WINDOW - 1)))
 
 // Readout record numbers.
 const bit<16> REPORTER_STATE = 6;   // index: reporter; values: next number, missing reports
-const bit<16> REPORTER_WINDOW = 7;  // index: eight cells of dta_here; write only, clears them
+const bit<16> REPORTER_WINDOW = 7;  // index: eight cells of dta_received; write only, clears them
 
 control ReporterAccess(inout readout_values_t readout) {
     bit<32> reporter = readout.index & (DTA_REPORTERS - 1);
@@ -45,14 +46,14 @@ control ReporterAccess(inout readout_values_t readout) {
     }
 
     action clear_cells() {
-        dta_here.write(cells, 0);
-        dta_here.write(cells + 1, 0);
-        dta_here.write(cells + 2, 0);
-        dta_here.write(cells + 3, 0);
-        dta_here.write(cells + 4, 0);
-        dta_here.write(cells + 5, 0);
-        dta_here.write(cells + 6, 0);
-        dta_here.write(cells + 7, 0);
+        dta_received.write(cells, 0);
+        dta_received.write(cells + 1, 0);
+        dta_received.write(cells + 2, 0);
+        dta_received.write(cells + 3, 0);
+        dta_received.write(cells + 4, 0);
+        dta_received.write(cells + 5, 0);
+        dta_received.write(cells + 6, 0);
+        dta_received.write(cells + 7, 0);
     }
 
     apply {
@@ -67,12 +68,12 @@ control ReporterAccess(inout readout_values_t readout) {
 }
 
 struct arrival_t {
-    bit<8> reporter;  // index of the reporter; UNTRACKED: its sequence numbers are ignored
+    bit<8> reporter;  // index of the reporter; UNTRACKED: sequence numbers are ignored
     bit<1> is_late;   // a later report was received before this report
     bit<1> is_anew;
     bit<1> is_nacked;
     @field_list(NACK_FIELDS)
-    bit<32> missing;  // first missing number; for the prototype, the number before it
+    bit<32> missing;  // first missing number; for the prototype, the last number before the gap
     @field_list(NACK_FIELDS)
     bit<32> count;    // number of missing reports
 }
@@ -96,13 +97,14 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
     }
 
     /* Checks a sequence number. If the number is above the expected one, the reports in between are
-     * missing. If it is below, the report was counted as missing or is a duplicate. If it is
-     * outside of the window, the reporter has restarted its numbering. */
+     * missing. If the number is below the expected one, the report was counted as missing, or is a
+     * duplicate. If the number is outside of the window, the reporter has restarted its
+     * numbering. */
     action check() {
         bit<32> expected;
         bit<33> here;
         dta_expected.read(expected, (bit<32>)arrival.reporter);
-        dta_here.read(here, HERE(arrival.reporter, hdr.dta.sequence));
+        dta_received.read(here, RECEIVED_CELL(arrival.reporter, hdr.dta.sequence));
         bit<32> ahead = hdr.dta.sequence - expected;
         bit<32> behind = expected - hdr.dta.sequence;
         if (ahead < WINDOW) {
@@ -112,18 +114,18 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
             arrival.is_anew = 1;
         } else {
             arrival.is_late = 1;
-            if (here == IS_HERE ++ hdr.dta.sequence) {
+            if (here == IS_RECEIVED ++ hdr.dta.sequence) {
                 plan.problem = DUPLICATE;
             }
         }
     }
 
 #if DTA_NACK_TRACKING
-    /* A reporter of the prototype retransmits all reports after a missing report, and no other
-     * report is accepted until the missing report arrives. Therefore many reports arrive twice, and
-     * a NACK for each of them would cause ever more retransmissions. So a number that is up to a
-     * quarter of the number space below the expected one counts as a duplicate. The first report
-     * may have any number. */
+    /* A reporter of the prototype retransmits all reports from a missing report on. Until the
+     * missing report arrives, no other report is accepted. Therefore, many reports arrive twice,
+     * and a NACK for each of them would cause ever more retransmissions. So a number counts as a
+     * duplicate if it is below the expected number by up to a quarter of the number space. The
+     * first report may have any number. */
     action check_prototype() {
         bit<9> last;
         dta_last.read(last, (bit<32>)arrival.reporter);
@@ -157,8 +159,8 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
     }
 }
 
-/* Records the received report, and the reports to request: missing reports, and reports rejected by
- * the rate limit. */
+/* Records the received report, and determines the reports to request: missing reports, and reports
+ * rejected by the rate limit. */
 control MarkSequence(in headers_t hdr, inout arrival_t arrival, in plan_t plan) {
     action mark() {
         bit<32> missing;
@@ -175,7 +177,8 @@ control MarkSequence(in headers_t hdr, inout arrival_t arrival, in plan_t plan) 
             arrival.missing = arrival.count == 0 ? hdr.dta.sequence : arrival.missing;
             arrival.count = arrival.count + 1;
         } else {
-            dta_here.write(HERE(arrival.reporter, hdr.dta.sequence), IS_HERE ++ hdr.dta.sequence);
+            dta_received.write(
+                RECEIVED_CELL(arrival.reporter, hdr.dta.sequence), IS_RECEIVED ++ hdr.dta.sequence);
         }
         dta_missing.write((bit<32>)arrival.reporter, missing);
         arrival.is_nacked = arrival.count != 0 ? 1w1 : 0;
@@ -186,7 +189,7 @@ control MarkSequence(in headers_t hdr, inout arrival_t arrival, in plan_t plan) 
         if (plan.problem == OUT_OF_ORDER || plan.problem == TOO_FAST) {
             arrival.is_nacked = 1;
         } else {
-            dta_last.write((bit<32>)arrival.reporter, IS_HERE ++ hdr.prototype.sequence);
+            dta_last.write((bit<32>)arrival.reporter, IS_RECEIVED ++ hdr.prototype.sequence);
         }
     }
 #endif
@@ -199,7 +202,7 @@ control MarkSequence(in headers_t hdr, inout arrival_t arrival, in plan_t plan) 
                     dta_events.count(DTA_EVENT(arrival.reporter, RECOVERED));
                 }
                 if (arrival.is_anew == 1) {
-                    dta_events.count(DTA_EVENT(arrival.reporter, BEGUN_ANEW));
+                    dta_events.count(DTA_EVENT(arrival.reporter, RESTARTED));
                 }
             }
 #if DTA_NACK_TRACKING

@@ -1,7 +1,8 @@
 /* Sketch-Merge: sums the sketches of many reporters by column, and writes several columns at once.
  *
  * A column is finished when each reporter has sent its values. When all columns of a group of eight
- * adjacent columns are finished, they are written and become free for the next epoch. */
+ * adjacent columns are finished, the group is written and its registers are cleared for the next
+ * epoch. */
 #ifndef TELEMARK_DTA_SKETCH_MERGE_P4
 #define TELEMARK_DTA_SKETCH_MERGE_P4
 
@@ -37,8 +38,8 @@ control PlanSketchMerge(
     bit<16> columns_of_each = 0;
     bit<1> has_some = 0;
 
-    /* `count` sketches of a multiple of eight columns; their registers start at `first`, also a
-     * multiple of eight. */
+    /* Sets the sketches of the service: their number, their columns (a multiple of eight), and
+     * their first register (also a multiple of eight). */
     action merge(
         bit<8> session, bit<32> first, bit<16> count, bit<16> columns, bit<8> reporters_of_all) {
         session_of_all = session;
@@ -65,7 +66,7 @@ control PlanSketchMerge(
         sketch_finished.read(column.finished, column.index >> 3);
     }
 
-    /* Saturating sums. */
+    /* Adds the values with saturation. */
     action add() {
         column.sums =
             (column.sums[127:96] |+| report.row_0) ++ (column.sums[95:64] |+| report.row_1)
@@ -75,12 +76,13 @@ control PlanSketchMerge(
         column.finished = column.finished + (column.count == reporters ? 4w1 : 0);
     }
 
-    action look_at_all() {
+    action read_counts() {
         bit<32> first = column.index & ~32w7;
         bit<8> some = 0;
         bit<8> count;
-#define LOOK_AT(n) sketch_count.read(count, first + n); some = some | count;
-        LOOK_AT(0) LOOK_AT(1) LOOK_AT(2) LOOK_AT(3) LOOK_AT(4) LOOK_AT(5) LOOK_AT(6) LOOK_AT(7)
+#define READ_COUNT(n) sketch_count.read(count, first + n); some = some | count;
+        READ_COUNT(0) READ_COUNT(1) READ_COUNT(2) READ_COUNT(3)
+        READ_COUNT(4) READ_COUNT(5) READ_COUNT(6) READ_COUNT(7)
         has_some = some == 0 ? 1w0 : 1;
     }
 
@@ -90,7 +92,7 @@ control PlanSketchMerge(
         } else if (report.sketch >= sketches || report.column >= columns_of_each) {
             plan.problem = OUT_OF_RANGE;
         } else if (is_flush == 1) {
-            look_at_all();
+            read_counts();
             plan.copies = (bit<4>)has_some;
         } else {
             look_up();
@@ -145,7 +147,7 @@ control CommitSketchMerge(
 
 /* Creates the RDMA request, in egress. The immediate value is the number of the group of eight
  * columns. */
-control AskSketchMerge(in column_t column, inout request_t request) {
+control RequestSketchMerge(in column_t column, inout request_t request) {
     apply {
         request.payload_bytes = 128;
         request.offset = column.offset;

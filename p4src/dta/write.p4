@@ -1,4 +1,4 @@
-/* In egress, converts each copy of a report to a request to its session's collector. */
+/* Egress: converts each copy of a report to an RDMA request to the collector of its session. */
 #ifndef TELEMARK_DTA_WRITE_P4
 #define TELEMARK_DTA_WRITE_P4
 
@@ -10,13 +10,13 @@
 /* A request beyond the end of the region is not sent. */
 control WriteCopy(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    AskKeyWrite() ask_key_write;
-    AskKeyIncrement() ask_key_increment;
-    AskAppend() ask_append;
-    AskPostcard() ask_postcard;
-    AskSketchMerge() ask_sketch_merge;
-    TakeReportOff() take_report_off;
-    TakeNumber() take_number;
+    RequestKeyWrite() request_key_write;
+    RequestKeyIncrement() request_key_increment;
+    RequestAppend() request_append;
+    RequestPostcard() request_postcard;
+    RequestSketchMerge() request_sketch_merge;
+    RemoveReport() take_report_off;
+    AllocateNumber() take_number;
     PutRequest() put_request;
     PutProbe() put_probe;
     ToCollector() to_collector;
@@ -55,7 +55,7 @@ control WriteCopy(
     }
 
     /* Removes the headers of the report or, for a probe, the headers of the request. */
-    action take_packet_off() {
+    action remove_headers() {
         hdr.ethernet.setInvalid();
         hdr.grh.setInvalid();
         hdr.ipv4.setInvalid();
@@ -71,7 +71,7 @@ control WriteCopy(
         hdr.icrc.setInvalid();
     }
 
-    action take_payload_off() {
+    action remove_payload() {
         hdr.words_32.setInvalid();
         hdr.words_16.setInvalid();
         hdr.words_8.setInvalid();
@@ -86,21 +86,21 @@ control WriteCopy(
         bit<1> wants_immediate =
             hdr.dta.isValid() ? hdr.dta.immediate : hdr.prototype.immediate;
         if (is_probe == 1) {
-            take_payload_off();
+            remove_payload();
         } else if (hdr.key_write.isValid()) {
-            ask_key_write.apply(hdr, copy, meta.key_write, request);
+            request_key_write.apply(hdr, copy, meta.key_write, request);
         } else if (hdr.key_increment.isValid()) {
-            ask_key_increment.apply(hdr.key_increment, copy, meta.counter_mask, request);
+            request_key_increment.apply(hdr.key_increment, copy, meta.counter_mask, request);
         } else if (hdr.append.isValid()) {
-            ask_append.apply(hdr.append, meta.gathering.batch, request);
+            request_append.apply(hdr.append, meta.gathering.batch, request);
         } else if (hdr.postcard.isValid()) {
-            ask_postcard.apply(hdr.postcard, copy, meta.gathering.cache, request);
+            request_postcard.apply(hdr.postcard, copy, meta.gathering.cache, request);
         } else if (hdr.sketch_merge.isValid()) {
-            ask_sketch_merge.apply(meta.gathering.column, request);
+            request_sketch_merge.apply(meta.gathering.column, request);
         }
         request.has_immediate = copy == 0 ? wants_immediate : 0;
         take_report_off.apply(hdr);
-        take_packet_off();
+        remove_headers();
         queue_pairs.apply();
         if (is_probe == 1) {
             put_probe.apply(hdr, meta.plan.session, queue_pair, bytes);

@@ -4,9 +4,9 @@
  *   0x01              AM-PM      colour of the block, the L flag of RFC 9341
  *   0x02              AM-PM      pulse, the D flag of RFC 9341
  *
- * This applies only inside the domain, to watched flows, and to the bits that a flow's methods use.
- * The last switch sets these bits to the values that they have outside of the domain; the
- * controller configures these values for each flow. All other DSCP bits pass unchanged. Of the
+ * This allocation applies only inside the domain, only to watched flows, and only to the bits that
+ * a flow's methods use. The last switch restores the values of these bits outside of the domain,
+ * which the controller configures for each flow. All other DSCP bits pass unchanged. Of the
  * standard DSCPs, LE has bit 0x01, and EF, AFx1 and AFx3 have bit 0x02. IPv6 has an option for both
  * flags (RFC 9343).
  *
@@ -14,8 +14,8 @@
  *   DSCP 4 to 7 (0001xx)      INT        INT headers follow UDP or TCP; AM-PM still uses the bits xx
  *   UDP port INT_UDP_PORT     INT        the same, if a domain marks by port
  *
- * None of these four values is a standard DSCP, and INT's sink restores the original DSCP. A packet
- * that enters the domain with one of the four values leaves with DSCP 0. */
+ * None of these four DSCP values is a standard DSCP. The INT sink restores the original DSCP. A
+ * packet that enters the domain with one of the four values leaves the domain with DSCP 0. */
 #ifndef TELEMARK_ALLOCATION_P4
 #define TELEMARK_ALLOCATION_P4
 

@@ -1,4 +1,4 @@
-/* Forwarding shared by all programs: an egress port for each destination MAC address. */
+/* Forwarding by MAC address: one egress port per destination address. */
 #ifndef TELEMARK_FORWARDING_P4
 #define TELEMARK_FORWARDING_P4
 

@@ -81,8 +81,8 @@ header tcp_t {  // RFC 9293, after the eight bytes of ports_t
     bit<16> urgent;
 }
 
-/* Updates a checksum after one of its words changed (RFC 1624, equation 3). So options need not
- * be parsed, and a damaged header does not become valid. */
+/* Returns the checksum after a change of one word (RFC 1624, equation 3). With such updates,
+ * options need not be parsed, and a damaged header does not become valid. */
 bit<16> changed_checksum(in bit<16> checksum, in bit<16> before, in bit<16> after) {
     bit<32> sum = (bit<32>)(~checksum) + (bit<32>)(~before) + (bit<32>)after;
     sum = (sum & 0xFFFF) + (sum >> 16);

@@ -1,4 +1,4 @@
-/* Data of a switch about a packet that it forwards: ports, queue, times. */
+/* Metadata of a switch on a forwarded packet: ports, queue, times. */
 #ifndef TELEMARK_HOP_P4
 #define TELEMARK_HOP_P4
 

@@ -4,7 +4,7 @@
 
 #include "headers.p4"
 
-/* `length` is the UDP length: eight bytes plus the length of the payload. */
+/* Fills the header. `length` is the UDP length: eight bytes plus the length of the payload. */
 action put_ipv4(inout ipv4_t ipv4, in bit<32> src_addr, in bit<32> dst_addr, in bit<16> length) {
     ipv4.setValid();
     ipv4.version = 4;

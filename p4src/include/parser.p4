@@ -19,8 +19,8 @@ struct headers_t {
     ports_t ports;
 }
 
-/* A fragment other than the first has no `ports`, since no transport header follows its IPv4
- * header. The first IPv6 extension header is parsed if it has only the AltMark option; other
+/* A fragment other than the first has no `ports`, because no transport header follows its IPv4
+ * header. The first IPv6 extension header is parsed if it has only the AltMark option. Other
  * extension headers are not parsed. If an inner IPv6 packet follows, `ports` are the ports of the
  * inner packet. */
 parser HeadersParser(

@@ -1,19 +1,19 @@
-/* Register access for controllers, because P4Runtime servers built with PI support counters, but no
- * registers.
+/* Register access for controllers by packets, because P4Runtime servers built with PI support
+ * counters but no registers.
  *
  *     controller --packet-out: record, index--> ingress, egress --packet-in: their registers-->
  *     controller --packet-out: record | WRITE, index, values--> ingress --packet-in: the values-->
  *
- * A packet-out names a record (a group of registers) and an index into them. In ingress and again
- * in egress, the control that owns the record copies its registers to `readout_values_t`. One
- * action reads all of them, so each copy is a snapshot. The bytes after the header are returned
- * unchanged, so a controller stores a request number there.
+ * A packet-out selects a record (a group of registers) and an index into these registers. In
+ * ingress, and again in egress, the control that owns the record copies its registers to
+ * `readout_values_t`. A single action reads all registers, so each copy is a consistent snapshot.
+ * The bytes after the header are returned unchanged; a controller stores a request number there.
  *
- * The packet-in also contains the switch's clock, from which a controller computes its offset.
+ * The packet-in also contains the switch's clock. A controller computes the clock offset from it.
  *
- * A program with writable records parses `readout_write_t` after the request if the record number
- * has the bit WRITE, and applies ReadoutWrite. One action writes all registers of a record, so that
- * no packet sees a partial update. */
+ * In a program with writable records, the parser extracts `readout_write_t` after the request if
+ * the record number has the bit WRITE, and ingress applies ReadoutWrite. A single action writes all
+ * registers of a record, so that no packet sees a partial update. */
 #ifndef TELEMARK_READOUT_P4
 #define TELEMARK_READOUT_P4
 
@@ -41,8 +41,7 @@ header readout_t {
     bit<64> departure_3;
 }
 
-// Each record has a number, from 1 on. 0 means that there is no request. A request with record 0
-// reads only the clock.
+// Records have numbers from 1 on; 0 means no record. A request for record 0 reads only the clock.
 
 const bit<16> WRITE = 0x8000;  // flag in a record number: write the registers
 
@@ -77,7 +76,7 @@ control ReadoutRequest(
     }
 }
 
-/* Removes the values to be written from a request; the reply returns them. */
+/* Removes the values to write from a request; the reply contains them. */
 @noWarn("unused")
 control ReadoutWrite(inout readout_write_t write, inout readout_values_t values) {
     apply {

@@ -1,5 +1,5 @@
-/* Routing shared by all programs: IPv4 by longest prefix, with a flow hash among several next
- * hops. Packets that are not IPv4, or whose time to live expires, are dropped. */
+/* IPv4 routing by longest prefix; a flow hash selects one of several next hops. Packets that are
+ * not IPv4, and packets whose TTL expires, are dropped. */
 #ifndef TELEMARK_ROUTING_P4
 #define TELEMARK_ROUTING_P4
 
@@ -28,9 +28,8 @@ control Routing(
         ipv4.checksum = changed_checksum(ipv4.checksum, before, after);
     }
 
-    /* Sends to one of `count` next hops. The salt differs between switches. Otherwise, all switches
-     * would make the same choice, and the next switch would never distribute flows that one switch
-     * sends to the same next hop. */
+    /* Sends to one of `count` next hops. Each switch has a different salt. With equal salts, flows
+     * with the same next hop at one switch would also have the same next hop at the next switch. */
     action spread(bit<16> group_number, bit<16> count, bit<16> salt) {
         group = group_number;
         hash(

@@ -1,6 +1,6 @@
 /* Common part of switches around ingress and egress: parser, checksums, deparser.
  *
- * A program declares its `struct metadata_t` before it includes this. Checksums are neither
+ * A program declares its `struct metadata_t` before it includes this file. Checksums are neither
  * verified nor computed. If a field changes, the checksum is updated incrementally
  * (changed_checksum). */
 #ifndef TELEMARK_SWITCH_P4

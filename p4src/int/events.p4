@@ -9,8 +9,8 @@
 #define INT_FLOW_CELLS 4096
 #define INT_PORTS 512
 
-/* Selects packets of watched flows. If the hashes of two flows collide, they share a cell. Then
- * there may be more reports, but never fewer. */
+/* Selects packets of watched flows. If the hashes of two flows collide, they share a cell. This may
+ * cause additional reports, but never fewer reports. */
 control FlowReports(
     in headers_t hdr, in int_watch_t watch, in hop_t hop, inout int_report_t report) {
     register<bit<32>>(INT_FLOW_CELLS) latest;
@@ -19,10 +19,10 @@ control FlowReports(
         report.flow = 1;
     }
 
-    /* A packet is a change if one of these values differs from that of the previous packet: ports
-     * at this switch, number of hops on the stack, latency under its mask, time under its mask.
-     * With a time mask of the highest bits, there is one report per period. For example,
-     * 0xFFFFFFF00000 means one report per second. */
+    /* Reports a packet if one of these values differs from that of the flow's previous packet:
+     * ports at this switch, number of hops on the stack, latency under its mask, time under its
+     * mask. A time mask with only high bits causes one report per period; for example,
+     * 0xFFFFFFF00000 causes one report per second. */
     action report_changes(bit<32> latency_mask, bit<48> time_mask) {
         bit<32> cell;
         bit<32> now;
@@ -66,24 +66,24 @@ control FlowReports(
     }
 }
 
-/* Selects packets by queue occupancy, also packets of unwatched flows. If fewer than `calm`
- * packets wait, the quota is reset. */
+/* Selects packets of all flows by queue occupancy. If fewer than `calm` packets wait, the quota is
+ * reset. */
 control QueueReports(inout int_report_t report, in hop_t hop) {
-    register<bit<32>>(INT_PORTS) told;
+    register<bit<32>>(INT_PORTS) reported_packets;
     bit<16> instructions = 0;
 
     action report_queue(bit<24> full, bit<24> calm, bit<32> quota, bit<16> metadata_bits) {
         bit<32> port = (bit<32>)hop.egress_port;
         bit<32> count;
         instructions = metadata_bits & KNOWN_TO_REPORTS;
-        told.read(count, port);
+        reported_packets.read(count, port);
         if (hop.waiting_packets >= full && count < quota) {
             report.congested = 1;
             count = count + 1;
         } else if (hop.waiting_packets < calm) {
             count = 0;
         }
-        told.write(port, count);
+        reported_packets.write(port, count);
     }
 
     table queue_reports {
@@ -108,7 +108,7 @@ const bit<8> DENIED = 80;
 const bit<8> NO_SUCH_MAC = 89;
 
 /* Selects dropped packets that belong to watched flows or have INT. `known` are the metadata that
- * are available where the packet is dropped. The caller clones the packets. */
+ * are available at the place of the drop. The caller clones the packets. */
 control DropReports(in int_watch_t watch, inout int_report_t report)(bit<6> hw_id, bit<16> known) {
     Number() number;
 

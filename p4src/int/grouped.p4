@@ -1,7 +1,9 @@
 /* The INT switch of int.p4, with several reports per packet (grouping.p4). The clone session for
- * reports leads to the CPU port, where reports recirculate; reports to other ports are not grouped.
+ * reports leads to the CPU port, where reports are recirculated; reports to other ports are not
+ * grouped.
  *
- * This is a separate program because its additional headers cost time for every packet. */
+ * This program is separate from int.p4, because its additional headers cost CPU time for every
+ * packet. */
 #define INT_MORE_HEADERS \
     int_pieces_t gathered_0; \
     int_pieces_t gathered_1; \
@@ -45,7 +47,7 @@ parser GroupedParser(
         transition accept;
     }
 
-    // The pieces of the report, if it is short enough to wait.
+    // Extracts the pieces of a report that is short enough to wait.
     state parse_report {
         transition select(meta.report.words) {
             0 .. 31: parse_16;

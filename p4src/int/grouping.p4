@@ -1,9 +1,10 @@
-/* Several reports per packet. A report is recirculated, parsed as words, and waits in registers
- * until the group is complete, has no room for another report, or is old. The report that completes
- * a group is sent to the collector together with the waiting reports.
+/* Several reports per packet. A report is recirculated, parsed as words, and waits in registers. It
+ * waits until the group is complete or old, or has no room for another report. The report that
+ * completes a group is sent to the collector together with the waiting reports.
  *
  * Switches have no timer, so a packet-out (record FLUSH_GROUP, index: the hw_id) flushes waiting
- * reports. This packet is sent to the collector with the reports; the controller gets no reply. */
+ * reports. The packet-out is sent to the collector together with the reports; the controller gets
+ * no reply. */
 #ifndef TELEMARK_INT_GROUPING_P4
 #define TELEMARK_INT_GROUPING_P4
 
@@ -17,7 +18,7 @@ const bit<16> FLUSH_GROUP = 0xFFFF;  // different from all record numbers
 #define GROUP_CELLS 32  // slots for waiting reports of all hw_ids
 const bit<16> LONGEST_WORDS = 63;  // maximum words of a waiting report; longer ones are sent alone
 
-// Waiting reports, split into pieces of 2^n words: one piece for each bit that is set in the
+// Waiting reports in pieces of 2^n words: one piece for each bit that is set in the report's
 // length.
 register<bit<1024>>(GROUP_CELLS) group_32;
 register<bit<512>>(GROUP_CELLS) group_16;
@@ -27,7 +28,7 @@ register<bit<64>>(GROUP_CELLS) group_2;
 register<bit<32>>(GROUP_CELLS) group_1;
 register<bit<8>>(GROUP_CELLS) group_length;
 
-control TakeIn(in int_pieces_t pieces, in bit<8> length, in bit<32> cell) {
+control StorePieces(in int_pieces_t pieces, in bit<8> length, in bit<32> cell) {
     apply {
         group_length.write(cell, length);
         if (length[5:5] == 1) {
@@ -51,7 +52,7 @@ control TakeIn(in int_pieces_t pieces, in bit<8> length, in bit<32> cell) {
     }
 }
 
-control TakeOut(inout int_pieces_t pieces, in bit<32> cell) {
+control LoadPieces(inout int_pieces_t pieces, in bit<32> cell) {
     apply {
         bit<8> length;
         group_length.read(length, cell);
@@ -82,15 +83,15 @@ control TakeOut(inout int_pieces_t pieces, in bit<32> cell) {
     }
 }
 
-/* Reads and removes a group of waiting reports, from this cell on. */
-control TakeAllOut(inout headers_t hdr, in bit<8> count, in bit<32> cell) {
-    TakeOut() take_0;
-    TakeOut() take_1;
-    TakeOut() take_2;
-    TakeOut() take_3;
-    TakeOut() take_4;
-    TakeOut() take_5;
-    TakeOut() take_6;
+/* Reads the waiting reports of a group into headers; `cell` is the first cell. */
+control LoadGroup(inout headers_t hdr, in bit<8> count, in bit<32> cell) {
+    LoadPieces() take_0;
+    LoadPieces() take_1;
+    LoadPieces() take_2;
+    LoadPieces() take_3;
+    LoadPieces() take_4;
+    LoadPieces() take_5;
+    LoadPieces() take_6;
 
     apply {
         if (count > 0) {
@@ -120,8 +121,8 @@ control TakeAllOut(inout headers_t hdr, in bit<8> count, in bit<32> cell) {
 /* Groups reports. Applied in ingress to a recirculated report or to a packet-out that flushes. */
 control Gather(
     inout headers_t hdr, inout int_report_t report, inout standard_metadata_t standard_metadata) {
-    TakeIn() take_in;
-    TakeAllOut() take_all_out;
+    StorePieces() take_in;
+    LoadGroup() take_all_out;
     WriteGroup() write_group;
     // State of the group of each hw_id:
     register<bit<8>>(4) counts;
@@ -141,8 +142,8 @@ control Gather(
     bit<22> number = 0;   // sequence number of the group's packet
 
     /* Sets the maximum number of reports per group, and the port to the collector. A group is also
-     * sent if one more report might not fit, or if a report arrives when the first waiting report
-     * is too old. */
+     * sent before it is complete if another report might not fit, or if a report arrives when the
+     * first waiting report is too old. */
     action gather(
         bit<32> node_id, bit<8> reports, bit<16> words, bit<48> wait_us, bit<9> port) {
         node = node_id;
@@ -165,8 +166,8 @@ control Gather(
         next_packet.read(number, part);
     }
 
-    /* A report that is lost before this point leaves a gap in the sequence numbers, as without
-     * grouping. */
+    /* Counts a report. A report that is lost before this point causes a gap in the sequence
+     * numbers, as without grouping. */
     action count_report() {
         bit<22> expected;
         next_report.read(expected, part);

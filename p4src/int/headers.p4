@@ -17,7 +17,7 @@ const bit<2> NPT_UNDEFINED = 3;
 
 const bit<64> PROBE_MARKER = 0x54454C454D41524B;  // "TELEMARK"
 
-// Bytes of INT's own headers, and their 4-byte words counted in the shim's length.
+// Length of shim and INT header in bytes, and in the 4-byte words that the shim's length counts.
 const bit<16> INT_BYTES = 16;
 const bit<8> INT_HEADER_WORDS = 3;
 
@@ -79,9 +79,9 @@ struct int_metadata_t {
     int_word_t utilisation;
 }
 
-const bit<16> COMPLEMENT = 0x0001;   // meaning of the bit in stacks
+const bit<16> COMPLEMENT = 0x0001;   // meaning of bit 15 in stacks
 const bit<16> UNKNOWN_TO_V1MODEL = 0x00FE;
-const bit<16> DROP_REASON = 0x0001;  // meaning of the bit in reports
+const bit<16> DROP_REASON = 0x0001;  // meaning of bit 15 in reports
 const bit<16> KNOWN_TO_REPORTS = 0x7F00;  // without node id (in the group header) and buffers
 const bit<16> UTILISATION = 0x0100;
 const bit<16> KNOWN_TO_INGRESS = 0x4A00;  // ports and arrival time

@@ -1,4 +1,4 @@
-/* Converts the data of a switch about a packet to INT metadata. */
+/* Converts a switch's metadata on a packet (include/hop.p4) to INT metadata. */
 #ifndef TELEMARK_INT_HOP_P4
 #define TELEMARK_INT_HOP_P4
 
@@ -7,7 +7,7 @@
 
 const bit<32> UNKNOWN = 0xFFFFFFFF;
 
-/* Utilisation of a port: bytes in its last full time window relative to the rate of the port. */
+/* Utilisation of a port: bytes in the last full time window, relative to the rate of the port. */
 control Utilisation(
     in bit<64> parts_a_byte, inout hop_t hop, in standard_metadata_t standard_metadata) {
     // Windows of 2^16 us, numbered from 0 on the switch's clock.
@@ -42,7 +42,7 @@ control Utilisation(
     }
 }
 
-/* Sum of a word's 16-bit halves, for the Internet checksum. */
+/* Returns the sum of a word's 16-bit halves, for the Internet checksum. */
 bit<32> halves(in bit<32> word) {
     return (word >> 16) + (word & 0xFFFF);
 }

@@ -1,17 +1,18 @@
-/* Updates lengths and checksums of a packet after an insertion after its UDP or TCP header. All
- * updates are incremental (RFC 1624), so wrong values stay wrong, and INT hides no damage. */
+/* Updates lengths and checksums of a packet after data were inserted after its UDP or TCP header.
+ * All updates are incremental (RFC 1624). So wrong values stay wrong, and INT does not hide
+ * damage. */
 #ifndef TELEMARK_INT_LENGTHS_P4
 #define TELEMARK_INT_LENGTHS_P4
 
 #include "packet.p4"
 
-/* Folds a sum of 16-bit words to 16 bits, with carries (RFC 1071). */
+/* Returns a sum of 16-bit words, folded to 16 bits with carries (RFC 1071). */
 bit<16> folded(in bit<32> sum) {
     bit<32> once = (sum & 0xFFFF) + (sum >> 16);
     return (once + (once >> 16))[15:0];
 }
 
-/* Checksum contribution of shim and INT header. */
+/* Returns the checksum contribution of shim and INT header. */
 bit<32> sum_of_headers(in int_shim_t shim, in int_header_t h) {
     return (bit<32>)(shim.type ++ shim.npt ++ shim.reserved ++ shim.length)
         + (bit<32>)shim.original
@@ -22,8 +23,8 @@ bit<32> sum_of_headers(in int_shim_t shim, in int_header_t h) {
         + (bit<32>)h.domain_instructions + (bit<32>)h.domain_flags;
 }
 
-/* Checksum contribution of `bytes` additional bytes. For TCP, the length is only in the
- * pseudo-header; for UDP, it is also in the header. */
+/* Returns the checksum contribution of the length of `bytes` additional bytes. For TCP, the length
+ * is only in the pseudo-header; for UDP, it is also in the header. */
 bit<32> sum_of_length(in bool is_tcp, in bit<16> bytes) {
     return is_tcp ? (bit<32>)bytes : (bit<32>)bytes << 1;
 }

@@ -1,4 +1,4 @@
-/* Flow key of a packet with INT, from its header fields outside of the domain. */
+/* Flow key of a packet with INT: the header fields that the packet has outside of the domain. */
 #ifndef TELEMARK_INT_OUTSIDE_P4
 #define TELEMARK_INT_OUTSIDE_P4
 

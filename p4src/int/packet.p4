@@ -42,12 +42,12 @@ struct headers_t {
     int_four_words_t unknown_4;
     int_word_t complement;
     int_stack_t stack;
-    // With NPT 2 `ports` belong to INT's own UDP header. The original ports, and at the source the
-    // rest of the original header:
+    // With NPT 2, `ports` belong to the UDP header of INT. These are the original ports and, at the
+    // source, the rest of the original header:
     ports_t inner_ports;
     tcp_t inner_tcp;
     tcp_options_t inner_tcp_options;
-    // The original headers of a sink's packet, for its report; never sent from here:
+    // Copies of the original headers at a sink, for the report; not emitted:
     ipv4_t kept_ipv4;
     ipv6_t kept_ipv6;
     ports_t kept_ports;

@@ -1,6 +1,6 @@
-/* Hops of an INT-MD stack at fixed positions, read before INT's parser. A program defines
- * PATH_INSTRUCTIONS, the metadata needed per hop, and PATH_HOP_LOG: the metadata of a hop take
- * 2^PATH_HOP_LOG words. */
+/* Reads the hops of an INT-MD stack at fixed positions, before the INT parser. A program defines
+ * PATH_INSTRUCTIONS (metadata per hop) and PATH_HOP_LOG (the metadata of a hop have 2^PATH_HOP_LOG
+ * words). */
 #ifndef TELEMARK_INT_PATHS_P4
 #define TELEMARK_INT_PATHS_P4
 
@@ -9,7 +9,7 @@
 
 #define PATH_HOP_BITS (32 << PATH_HOP_LOG)
 
-// An absent hop has all ones.
+// In an absent hop, all bits are ones.
 const bit<(5 * PATH_HOP_BITS)> ABSENT = ~(bit<(5 * PATH_HOP_BITS)>)0;
 
 struct int_path_t {
@@ -24,14 +24,14 @@ struct int_path_t {
 }
 
 /* Reads a stack without extracting it. `words` is the length in the shim. */
-parser SeeStack(packet_in packet, in int_shim_t shim, in int_header_t h, inout int_path_t path) {
+parser ReadStack(packet_in packet, in int_shim_t shim, in int_header_t h, inout int_path_t path) {
     state start {
         bit<8> words = shim.length - INT_HEADER_WORDS;
         bit<8> hop_words = 1 << PATH_HOP_LOG;
         path.hops = words >> PATH_HOP_LOG;
         path.exceeded = h.hops_exceeded ++ h.mtu_exceeded;
-        // One key for two values, because BMv2's JSON does not allow constant keys such as `words &
-        // 0`.
+        // A single key combines two values, because BMv2's JSON does not allow constant keys such
+        // as `words & 0`.
         transition select(
             shim.type, h.instructions, h.domain_instructions,
             ((bit<8>)h.hop_words ^ hop_words) | (words & (hop_words - 1)), path.hops) {

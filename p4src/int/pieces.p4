@@ -1,4 +1,4 @@
-/* A waiting report, split into pieces of 2^n words: one piece for each bit that is set in its
+/* A waiting report in pieces of 2^n words: one piece for each bit that is set in the report's
  * length. */
 #ifndef TELEMARK_INT_PIECES_P4
 #define TELEMARK_INT_PIECES_P4

@@ -9,9 +9,8 @@
 #include "source.p4"
 #include "switch.p4"
 
-// Clone session for packets that leave the domain. If it differs from the clone session for
-// reports, the program handles the clones. If it is NO_CLONE, the program reports these packets
-// itself.
+// Clone session for packets that leave the domain. A program may define a different session and
+// handle the clones, or NO_CLONE and report these packets itself.
 const bit<32> NO_CLONE = 0;
 #ifndef INT_SINK_SESSION
 #define INT_SINK_SESSION REPORT_SESSION
@@ -55,17 +54,17 @@ control IntPacket(
     bit<64> parts_a_byte = 0;
     bit<32> event = INT_EVENTS;
 
-    // Utilisation (in millionths of the port's rate) per byte in a window, in units of 2^-32; 0
-    // means unknown.
-    action stay_inside(bit<16> port_mtu, bit<64> millionths_a_byte) {
+    // `millionths_per_byte`: utilisation per byte in a window, in millionths of the port's rate and
+    // units of 2^-32; 0: unknown.
+    action stay_inside(bit<16> port_mtu, bit<64> millionths_per_byte) {
         mtu = port_mtu;
-        parts_a_byte = millionths_a_byte;
+        parts_a_byte = millionths_per_byte;
     }
 
     // The packet leaves the domain with INT.
-    action leave_domain(bit<64> millionths_a_byte) {
+    action leave_domain(bit<64> millionths_per_byte) {
         meta.watch.is_leaving = 1;
-        parts_a_byte = millionths_a_byte;
+        parts_a_byte = millionths_per_byte;
     }
 
     table ports {
@@ -130,8 +129,8 @@ control IntPacket(
     }
 }
 
-/* INT processing of a packet that was deflected because its queue was full. The packet is dropped,
- * and only its clone continues. */
+/* INT processing of a packet that was deflected because its queue was full. The packet is dropped;
+ * its clone becomes the drop report. */
 control IntDeflected(
     inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Hop() hop;
@@ -147,8 +146,9 @@ control IntDeflected(
     }
 }
 
-/* A report is a clone of a packet that was processed before. If reports are grouped and their clone
- * session leads to the CPU port, the report recirculates and is sent with other reports. */
+/* Egress of INT. A report is a clone of a packet that was processed before. If reports are grouped
+ * and their clone session leads to the CPU port, the report is recirculated and sent with other
+ * reports. */
 control IntDeparture(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata)(
     bool has_groups) {

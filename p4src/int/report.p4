@@ -1,5 +1,5 @@
-/* Telemetry reports: selection of packets, and the report packet, which is a copy of the reported
- * packet. Section numbers refer to Telemetry Report v2.0. */
+/* Telemetry reports: selection of packets, and conversion of clones of reported packets to reports.
+ * Section numbers refer to Telemetry Report v2.0. */
 #ifndef TELEMARK_INT_REPORT_P4
 #define TELEMARK_INT_REPORT_P4
 
@@ -16,7 +16,7 @@ const bit<32> REPORT_SESSION = 500;  // the clone session whose port leads to th
 
 const bit<32> PAYLOAD_BYTES = 16;  // for UDP packets without an identification
 
-// Parts of a switch with their own report numbers.
+// Parts of a switch (hw_id) with separate sequence numbers of reports.
 const bit<6> HW_EGRESS = 0;
 const bit<6> HW_INGRESS = 1;
 const bit<6> HW_QUEUES = 2;
@@ -42,7 +42,7 @@ struct int_report_t {
     bit<48> reported_us;  // time of the report on the switch's clock
 }
 
-/* Assigns sequence numbers to reports before they are queued, so that a dropped report leaves a
+/* Assigns sequence numbers to reports before they are queued, so that a dropped report causes a
  * gap. */
 control Number(inout int_report_t report) {
     register<bit<22>>(1) numbers;
@@ -57,7 +57,8 @@ control Number(inout int_report_t report) {
     }
 }
 
-/* Length in words of the headers from IP to layer 4, or to the end of INT if present. */
+/* Returns the length in words of the headers from IP to layer 4, or to the end of INT if
+   present. */
 bit<16> words_of_headers(in headers_t hdr, in bit<1> is_int) {
     bit<16> words = hdr.ipv4.isValid() ? (bit<16>)hdr.ipv4.ihl : 10;
     if (hdr.tcp.isValid()) {
@@ -77,9 +78,9 @@ bit<16> words_of_headers(in headers_t hdr, in bit<1> is_int) {
     return words;
 }
 
-/* Makes a report from a cloned packet. Its inner content starts with the IP header, and ends
- * with INT or the layer 4 header; some payload follows if no header field distinguishes packets
- * of a flow. */
+/* Makes a report from a cloned packet. Its inner content is the packet from the IP header to INT or
+ * the layer 4 header. A part of the payload follows if no header field distinguishes packets of a
+ * flow. */
 control WriteReport(
     inout headers_t hdr, in int_watch_t watch, inout int_report_t report, in hop_t hop,
     in bit<8> drop_reason) {

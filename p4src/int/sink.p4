@@ -1,10 +1,10 @@
-/* INT at the sink: restores the packet that entered the source, byte by byte. */
+/* INT at the sink: restores the exact packet that entered the source. */
 #ifndef TELEMARK_INT_SINK_P4
 #define TELEMARK_INT_SINK_P4
 
 #include "lengths.p4"
 
-/* Stores headers for the report, which is made after INT is removed. */
+/* Copies headers for the report, because the report is made after INT was removed. */
 control Keep(inout headers_t hdr) {
     apply {
         hdr.kept_ipv4 = hdr.ipv4;

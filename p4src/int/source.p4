@@ -4,7 +4,7 @@
 
 #include "transit.p4"
 
-/* Sets the mark of INT; shim and INT header can be filled afterwards. */
+/* Sets the mark of INT; shim and INT header may be filled later. */
 control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
     SetDscp() set_dscp;
     SetProtocol() set_protocol;
@@ -16,8 +16,8 @@ control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
         hdr.ports.dst_port = INT_UDP_PORT;
     }
 
-    /* Inserts a UDP header in front of the original header. Its source port distributes flows like
-     * the original ports. */
+    /* Inserts a UDP header in front of the original header. Its source port depends on the original
+     * ports, so that ECMP distributes flows as before. */
     action insert_udp(bit<8> protocol, bit<16> bytes) {
         hdr.shim.npt = NPT_L4;
         hdr.shim.original = (bit<16>)protocol;
@@ -59,9 +59,9 @@ control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
     }
 }
 
-/* INT-MD with the source's own metadata, or without them if they do not fit (M); INT-MX. Packets
- * without UDP or TCP header, fragments, and packets without room for INT's headers pass
- * unchanged. */
+/* Inserts INT-MX headers, or INT-MD headers with the source's metadata (without metadata, and with
+ * flag M, if they do not fit). Packets without UDP or TCP header, fragments, and packets without
+ * room for INT headers pass unchanged. */
 control Source(
     inout headers_t hdr, inout int_watch_t watch, in hop_t hop, in bit<16> mtu,
     inout bit<32> event) {

@@ -7,18 +7,18 @@
 
 #include "packet.p4"
 
-// Statements of a program that read the stack before the parser extracts it as a whole.
-#ifndef INT_SEE_STACK
-#define INT_SEE_STACK
+// Optional statements of a program, which read the stack before the parser extracts it.
+#ifndef INT_READ_STACK
+#define INT_READ_STACK
 #endif
 
-// Statements of a program that read the first UDP header of the packet.
-#ifndef INT_SEE_UDP
-#define INT_SEE_UDP
+// Optional statements of a program, which read the first UDP header of the packet.
+#ifndef INT_READ_UDP
+#define INT_READ_UDP
 #endif
 
-/* INT is complete if `stack` is valid, even if it is empty. If `shim` is valid and `stack` is
- * not, the packet is marked as INT, but its lengths or type are wrong. */
+/* INT is complete if `stack` is valid (it may be empty). If `shim` is valid but `stack` is not, the
+ * packet is marked as INT, but its lengths or its type are wrong. */
 parser IntParser(
     packet_in packet, out headers_t hdr, inout metadata_t meta,
     inout standard_metadata_t standard_metadata) {
@@ -114,7 +114,7 @@ parser IntParser(
 
     state parse_udp {
         packet.extract(hdr.ports);
-        INT_SEE_UDP
+        INT_READ_UDP
         transition select(hdr.ports.dst_port) {
             INT_UDP_PORT: parse_shim;
             default: parse_mark;
@@ -166,7 +166,7 @@ parser IntParser(
 
     state parse_int {
         packet.extract(hdr.int_header);
-        INT_SEE_STACK
+        INT_READ_STACK
         packet.extract(hdr.stack, (bit<32>)(hdr.shim.length - INT_HEADER_WORDS) << 5);
         transition select(hdr.shim.npt) {
             NPT_L4: parse_inner_ports;

@@ -1,13 +1,13 @@
-/* INT-MD in transit: pushes the metadata of this switch on the stack, as defined in section "INT-MD
- * Metadata Header Format" of the specification. */
+/* INT-MD at transit switches: pushes the metadata of this switch on the stack (section "INT-MD
+ * Metadata Header Format" of the specification). */
 #ifndef TELEMARK_INT_TRANSIT_P4
 #define TELEMARK_INT_TRANSIT_P4
 
 #include "lengths.p4"
 #include "watch.p4"
 
-/* Metadata of bits 8 to 14: buffers, which v1model does not have, and reserved bits. They are
- * adjacent words. All their bits are ones, which adds 0 to a checksum. */
+/* Pushes metadata of bits 8 to 14: buffer occupancy, which v1model does not provide, and reserved
+ * bits. These adjacent words consist of ones, which do not change a checksum. */
 control PushUnknown(inout headers_t hdr, in bit<16> instructions) {
     apply {
         bit<8> words = metadata_words(instructions & UNKNOWN_TO_V1MODEL);
@@ -53,8 +53,8 @@ control PushMetadata(inout headers_t hdr, in hop_t hop, in bit<16> bytes, in bit
     }
 }
 
-/* Adds Hop ML words, or nothing. A switch adds nothing if it does not support all instructions, if
- * no hop count is left (E), or if the packet has no room (M). */
+/* Adds Hop ML words of metadata, or nothing. A switch adds nothing if it does not support all
+ * instructions, if Remaining Hop Count is 0 (flag E), or if the packet has no room (flag M). */
 control Transit(
     inout headers_t hdr, in hop_t hop, in bit<16> mtu, inout bit<32> event) {
     PushMetadata() push;

@@ -17,7 +17,7 @@ const bit<2> MARK_NEW_UDP = 2;  // port of an additional UDP header, with NPT 2
 @noWarn("unused") const bit<2> MARK_PROBE = 3;
 
 struct int_watch_t {
-    bit<1> is_whole;    // the packet is IP, and all its headers (except AltMark) are complete
+    bit<1> is_whole;    // IP packet with complete headers (except AltMark)
     @field_list(CLONE_FIELDS)
     bit<1> is_full;     // the packet is complete
     @field_list(CLONE_FIELDS)
@@ -43,8 +43,8 @@ const bit<32> HOPS_EXCEEDED = 6;
 const bit<32> MTU_EXCEEDED = 7;
 const bit<32> INT_EVENTS = 8;
 
-/* Checks packets that are marked as INT. If the packet comes from outside of the domain, its mark
- * is removed or the packet is dropped. Inside the domain, INT must be valid. */
+/* Checks packets that are marked as INT. If a packet comes from outside of the domain, the mark is
+ * removed, or the packet is dropped. Inside the domain, INT must be valid. */
 control IntBorder(
     inout headers_t hdr, inout int_watch_t watch, out bit<1> is_stopped,
     inout standard_metadata_t standard_metadata) {
@@ -90,7 +90,7 @@ control IntBorder(
                 arriving_events.count(FOREIGN_CLEARED);
             }
         } else if (is_marked) {
-            // If NPT says that the UDP port is the mark, the port must be INT's, and vice versa.
+            // NPT must indicate a marked UDP port if and only if the UDP port is that of INT.
             if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION
                 && (hdr.shim.npt == NPT_NONE) != has_port && hdr.shim.npt != NPT_UNDEFINED) {
                 watch.is_int = 1;
@@ -148,7 +148,7 @@ control IntWatch(
         choose(EXPORT_DATA, instructions, sampling);
     }
 
-    // The flow is reported only if its packets are dropped.
+    // Only drops of the flow's packets are reported.
     action watch_drops() {
         watch.is_watched = 1;
     }
@@ -179,7 +179,7 @@ control IntWatch(
         size = 1024;
     }
 
-    /* Every switch samples the same packets, because no switch changes the hashed fields. */
+    /* All switches sample the same packets, because no switch changes the hashed fields. */
     action sample() {
         bit<32> number;
         hash(

@@ -1,7 +1,8 @@
-/* INT and alternate marking in one switch: each has its own watch list and its own DSCP bits.
+/* INT and alternate marking in one switch, with separate watch lists and separate DSCP bits.
  *
- * INT is added before marks are set, and removed before they are cleared. AM-PM's hashed samples
- * need fields that INT changes (length, UDP checksum), so a flow uses one of the two. */
+ * INT is added before marks are set, and removed before they are cleared. The hash of hashed
+ * marking includes fields that INT changes (length, UDP checksum), so a flow may use only one of
+ * the two. */
 #include "report.p4"
 #include "watch.p4"
 #include "../ampm/methods.p4"

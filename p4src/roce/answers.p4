@@ -5,27 +5,26 @@
 #include "icrc.p4"
 #include "session.p4"
 
-/* A switch stores no copies, so lost records are not retransmitted, and the collector drops all
- * records after a lost one. Therefore, the switch must soon continue with the PSN that the
+/* A switch stores no copies, so it does not retransmit lost records. The collector drops all
+ * records after a lost record. Therefore, the switch must soon continue with the PSN that the
  * collector expects. It learns this PSN as follows:
  *
- * - A NAK contains it. A collector sends it once, so a second NAK with the same PSN, without an ACK
- *   in between, is late. A NAK of a collector that is not ready refers to the record itself, so it
- *   is never late.
- * - An ACK ahead of the sent records contains it, too; in this case, PSNs were set back too far.
- * - Two ACKs with the same PSN contain it: the second ACK is the response to a probe (write.p4),
- *   and nothing was written between them, although a record was sent. So a session recovers even if
- *   its NAK was lost.
+ * - A NAK contains it. A collector sends a NAK once, so a second NAK with the same PSN, without an
+ * ACK in between, is late. An RNR NAK refers to the record itself, so it is never late.
+ * - An ACK for records that were not yet sent contains it; PSNs were then set back too far.
+ * - Two ACKs with the same PSN contain it. The second ACK is the response to a probe (write.p4);
+ * although a record was sent between them, no record was written. So a session recovers even if its
+ * NAK was lost.
  *
  * Slots follow PSNs, so that no slot of the ring is skipped. */
-control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
+control ProcessResponse(in headers_t hdr, in bit<8> session, in bit<32> slots) {
     bit<1> is_resumed = 0;
     bit<24> expected = 0;
     bit<1> is_nak = 0;
-    bit<1> is_ready = 1;  // 0 for an RNR NAK (collector not ready)
+    bit<1> is_ready = 1;  // 0: RNR NAK (receiver not ready)
     bit<32> acked = 0;  // acknowledged PSN with IS_KNOWN, to detect two ACKs with the same PSN
 
-    action hear() {
+    action process() {
         bit<32> index = (bit<32>)session;
         bit<24> psn;
         bit<32> slot;
@@ -47,8 +46,8 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
             psn = expected;
             lost = lost + lack;
             slot = slot - lack;
-            // The slot wrapped at an end of the ring. TakeNumber handles the case that it wrapped
-            // by more than one ring.
+            // The slot wraps around at both ends of the ring. AllocateNumber handles differences of
+            // more than one ring.
             if (slot >= slots) {
                 slot = behind[23:23] == 1 ? slot - slots : slot + slots;
             }
@@ -73,7 +72,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
                 acked = IS_KNOWN ++ hdr.bth.psn;
             }
             roce_events.count(ROCE_EVENT(session, ACKED));
-            hear();
+            process();
         } else if (what == SYNDROME_NOT_READY || hdr.aeth.syndrome == NAK_SEQUENCE) {
             expected = hdr.bth.psn;
             is_nak = 1;
@@ -83,7 +82,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
             } else {
                 roce_events.count(ROCE_EVENT(session, NAKED));
             }
-            hear();
+            process();
         } else {
             roce_events.count(ROCE_EVENT(session, REFUSED));
         }
@@ -97,7 +96,7 @@ control HearAnswer(in headers_t hdr, in bit<8> session, in bit<32> slots) {
 control Answers(
     in headers_t hdr, inout bit<8> session, inout standard_metadata_t standard_metadata) {
     Icrc() check;
-    HearAnswer() hear_answer;
+    ProcessResponse() process_response;
     bit<32> slots = 0;
     bit<8> version = 2;
     bit<128> src_gid = 0;
@@ -141,7 +140,7 @@ control Answers(
             bit<32> icrc = 0;
             check.apply(hdr, icrc);
             if (icrc == hdr.icrc.value) {
-                hear_answer.apply(hdr, session, slots);
+                process_response.apply(hdr, session, slots);
             } else {
                 roce_events.count(ROCE_EVENT(session, DAMAGED));
             }

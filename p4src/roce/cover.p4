@@ -1,4 +1,5 @@
-/* Coverage of records by the iCRC (icrc.p4). A program declares `headers_t` before it. */
+/* Bits of records that the iCRC covers (icrc.p4). A program declares `headers_t` before it includes
+   this file. */
 #ifndef TELEMARK_ROCE_COVER_P4
 #define TELEMARK_ROCE_COVER_P4
 

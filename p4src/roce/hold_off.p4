@@ -1,7 +1,8 @@
-/* The RoCE switch with a hold-off period after PSNs were set back, for comparison.
+/* The RoCE switch with a hold-off period after PSNs were set back (only for comparison).
  *
- * DTA's published translator waits in this way for packets in flight: its egress drops HOLD_OFF
- * reports. This is unnecessary, since packets in flight arrive before later packets. */
+ * In this period, egress drops HOLD_OFF records. DTA's published translator does this to wait for
+ * packets in flight. The period is unnecessary, because packets in flight arrive before later
+ * packets. */
 #include "pipeline.p4"
 
 const bit<32> HOLD_OFF = 100000;  // number of records that are dropped

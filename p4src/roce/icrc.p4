@@ -2,23 +2,23 @@
  *
  * InfiniBand Architecture Specification, volume 1, 7.8.1, A16.5.1 and A17.3.3.
  *
- * A program declares its specific parts before it includes this: `headers_t`; COVERED_BITS,
- * enough for all covered bits and 32 more; and `CoverPayload`, which shifts the payload into
- * `covered`, after the headers. p4c supports at most 2048 bits in one value: the end of a longer
- * payload is a separate header, COVERED_BEHIND, with COVERED_BEHIND_FIELDS. */
+ * A program declares its specific parts before it includes this file: `headers_t`; COVERED_BITS, at
+ * least the number of covered bits plus 32; and `CoverPayload`, which shifts the payload into
+ * `covered` after the headers. p4c supports at most 2048 bits in one value. Therefore, the end of a
+ * longer payload is a separate header, COVERED_BEHIND, with the fields COVERED_BEHIND_FIELDS. */
 #ifndef TELEMARK_ROCE_ICRC_P4
 #define TELEMARK_ROCE_ICRC_P4
 
 #include "headers.p4"
 
-/* CRC-32 of Ethernet over the present headers, from the network header to the payload, after
- * eight bytes of ones; fields that routers change count as ones. Its least significant byte
- * comes first.
+/* CRC-32 of Ethernet over eight bytes of ones and all valid headers, from the network header to the
+ * payload. Fields that routers change are replaced by ones. The least significant byte of the CRC
+ * is sent first.
  *
- * One hash covers all layouts: covered bits are shifted into `covered` from the right, so that
- * zeros precede them, as many as the layout leaves. These do not change CRC-32 because its
- * register is 0 there: four bytes of ones take it from its initial ones to 0, and AS_INITIALLY
- * restores the ones. */
+ * One hash covers all layouts. The covered bits are shifted into `covered` from the right, so
+ * leading zeros precede them. Leading zeros do not change the CRC if its register is 0. Therefore,
+ * four bytes of ones change the register from its initial value (ones) to 0, and AS_INITIALLY
+ * restores the initial value. */
 @noWarn("invalid-header")
 control Icrc(in headers_t hdr, inout bit<32> icrc) {
     const bit<32> AS_INITIALLY = 0x62F52692;
@@ -26,7 +26,7 @@ control Icrc(in headers_t hdr, inout bit<32> icrc) {
     CoverPayload() cover_payload;
     bit<COVERED_BITS> covered = (bit<COVERED_BITS>)AS_INITIALLY;
 
-    /* GRH and IPv6's header have the same layout. */
+    /* The GRH and the IPv6 header have the same layout. */
     action cover_network(
         bit<4> version, bit<16> length, bit<8> next_header, bit<128> src, bit<128> dst) {
         bit<384> network =

@@ -1,6 +1,6 @@
-/* An INT switch that, as a sink, writes records by RoCE instead of sending reports. A record
- * describes the packet and its path, and is in the memory of a collector. Source, transit and other
- * reports are as in INT.
+/* An INT switch. As a sink, it writes records into a collector's memory by RoCE instead of sending
+ * INT reports. A record describes a packet and its path. As source and transit switch, it works
+ * like the INT switch; all other reports are INT reports.
  *
  *   ingress   answers of collectors end here; INT's ingress --> session of the packet's path
  *   egress    INT's egress, where a sink's clone becomes a record (write.p4) */
@@ -17,8 +17,8 @@
     hop_record_t hop_record; \
     path_record_t path_record; \
     icrc_t icrc;
-#define INT_SEE_STACK SeeStack.apply(packet, hdr.shim, hdr.int_header, meta.path);
-#define INT_SEE_UDP meta.udp_port = hdr.ports.dst_port;
+#define INT_READ_STACK ReadStack.apply(packet, hdr.shim, hdr.int_header, meta.path);
+#define INT_READ_UDP meta.udp_port = hdr.ports.dst_port;
 #define INT_SINK_SESSION \
     (meta.roce.session == NO_SESSION ? REPORT_SESSION : (bit<32>)meta.roce.session)
 #define COVERED_BEHIND path_record
@@ -48,7 +48,7 @@ struct metadata_t {
     readout_values_t readout;
 }
 
-/* Record of the packet as it leaves, of this switch, and of previous hops. */
+/* Creates a record of the departing packet, this switch and the previous hops. */
 control PutRecord(
     inout headers_t hdr, in metadata_t meta, in bit<8> content, inout bit<16> record_bytes) {
     FillFlowRecord() fill_flow;
@@ -105,7 +105,7 @@ parser SinkParser(
         transition accept;
     }
 
-    // RoCE without IP never has INT.
+    // RoCEv1 packets have no IP header, and thus no INT.
     state parse_ethernet {
         transition select(packet.lookahead<bit<112>>()[15:0]) {
             ETHERTYPE_ROCE: parse_roce;
@@ -182,7 +182,7 @@ control SinkEgress(
     ReadoutDeparture() readout_departure;
 
     apply {
-        // Packets with stored headers are clones of a sink.
+        // A clone with stored headers was made by the sink.
         if (standard_metadata.instance_type == EGRESS_CLONE && hdr.kept_shim.isValid()
             && meta.roce.session != NO_SESSION) {
             write_record.apply(hdr, meta, standard_metadata);

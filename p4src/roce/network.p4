@@ -1,5 +1,5 @@
-/* Encapsulates a request to its collector: adds the headers from Ethernet to UDP, or to GRH, and
- * the iCRC at the end. */
+/* Encapsulates a request to its collector: adds the headers from Ethernet to UDP (v2) or GRH (v1),
+ * and the iCRC at the end. */
 #ifndef TELEMARK_ROCE_NETWORK_P4
 #define TELEMARK_ROCE_NETWORK_P4
 

@@ -1,5 +1,4 @@
-/* Headers in a RoCE switch: headers of forwarded packets, of its requests, and of responses to
- * it. */
+/* Headers in a RoCE switch: those of forwarded packets, of its requests, and of the responses. */
 #ifndef TELEMARK_ROCE_PACKET_P4
 #define TELEMARK_ROCE_PACKET_P4
 

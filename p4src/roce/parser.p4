@@ -1,5 +1,5 @@
-/* Parser of RoCE packets from BTH on. Responses (ACK, NAK, atomic ACK) are parsed completely. Of
- * other packets, only BTH is parsed. */
+/* Parser of RoCE packets from BTH on. Responses (ACK, NAK, atomic ACK) are parsed completely; of
+ * other packets, only the BTH. */
 #ifndef TELEMARK_ROCE_PARSER_P4
 #define TELEMARK_ROCE_PARSER_P4
 

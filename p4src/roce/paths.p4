@@ -1,8 +1,8 @@
-/* Path of a packet as a record: the hops of an INT-MD stack. Include this after INT's parser. */
+/* Record of a packet's path: the hops of an INT-MD stack. Include this file after INT's parser. */
 #ifndef TELEMARK_ROCE_PATHS_P4
 #define TELEMARK_ROCE_PATHS_P4
 
-// Instruction bits 0 to 5: the fields of a hop record, in its order.
+// Instruction bits 0 to 5: the fields of a hop record, in the same order.
 #define PATH_INSTRUCTIONS 0xFC00
 #define PATH_HOP_LOG 3
 

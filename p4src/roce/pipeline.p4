@@ -18,7 +18,7 @@ struct metadata_t {
 
 #include "switch.p4"
 
-/* Creates a record with this `content` and returns its size, or 0 if there is no record. */
+/* Creates a record with this `content`; returns its size in bytes, or 0 for no record. */
 control PutRecord(
     inout headers_t hdr, in metadata_t meta, in bit<8> content, inout bit<16> record_bytes) {
     FillFlowRecord() fill_flow;

@@ -16,7 +16,7 @@ struct ring_t {
 control WriteBody(
     inout headers_t hdr, in roce_t roce, in queue_pair_t queue_pair, in ring_t ring,
     in bit<16> record_bytes, inout bit<1> wants_probe, inout bit<16> bytes) {
-    TakeNumber() take_number;
+    AllocateNumber() take_number;
     PutRequest() put_request;
     PutProbe() put_probe;
     number_t number = { 0, 0, 0, 0 };

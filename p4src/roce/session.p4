@@ -1,8 +1,7 @@
 /* Sessions by number. A session is the state that a switch shares with a queue pair of a collector.
  *
- * Records have PSNs, and slots in a ring of the collector's memory. Every change updates all of
- * them in one action, so that ingress, which receives responses, and egress, which sends records,
- * may share them. */
+ * Each record has a PSN, and a slot in a ring of the collector's memory. Ingress (responses) and
+ * egress (records) share this state, so every change updates all of it in one action. */
 #ifndef TELEMARK_ROCE_SESSION_P4
 #define TELEMARK_ROCE_SESSION_P4
 
@@ -11,7 +10,7 @@
 
 #define ROCE_SESSIONS 256  // a session number has eight bits, so no index is out of bounds
 
-// The first session has number 1, and the clone session of this number leads to its collector.
+// Session numbers start at 1. The clone session with the same number leads to the collector.
 const bit<8> NO_SESSION = 0;
 
 register<bit<24>>(ROCE_SESSIONS) roce_psn;         // PSN of the next record
@@ -19,9 +18,9 @@ register<bit<32>>(ROCE_SESSIONS) roce_slot;        // slot of the next record
 register<bit<32>>(ROCE_SESSIONS) roce_unanswered;  // records since the last response or probe
 register<bit<1>>(ROCE_SESSIONS) roce_probing;      // 1 while a probe waits in a queue
 register<bit<32>>(ROCE_SESSIONS) roce_lost;        // records that were sent but not written
-// PSNs, with IS_KNOWN before them, or 0:
+// IS_KNOWN and a PSN, or 0:
 register<bit<32>>(ROCE_SESSIONS) roce_acked;    // PSN in the latest ACK
-register<bit<32>>(ROCE_SESSIONS) roce_resumed;  // PSN with which the session last resumed
+register<bit<32>>(ROCE_SESSIONS) roce_resumed;  // PSN at which the session last resumed
 
 const bit<8> IS_KNOWN = 1;
 

@@ -1,7 +1,7 @@
-/* A packet in RoCE switches, and their common part around ingress and egress: parser, checksums,
+/* Headers in RoCE switches, and the common part around ingress and egress: parser, checksums,
  * deparser.
  *
- * A program declares its `struct metadata_t` before it includes this. */
+ * A program declares its `struct metadata_t` before it includes this file. */
 #ifndef TELEMARK_ROCE_SWITCH_P4
 #define TELEMARK_ROCE_SWITCH_P4
 

@@ -48,19 +48,19 @@ action put_bth(inout bth_t bth, in bit<8> opcode, in bit<24> queue_pair, in bit<
 
 /* Allocates the next PSN and, for a ring, the next slot.
  *
- * A probe is a clone and waits in the queue after other records. These records request no ACK,
- * because their ACK and the ACK of the probe would be equal, as if nothing had been written
- * (answers.p4). */
-control TakeNumber(
+ * A probe is a clone, and waits in the queue after other records. These records do not request an
+ * ACK. Otherwise, their ACK and the ACK of the probe would be equal, which would indicate that no
+ * record was written (answers.p4). */
+control AllocateNumber(
     in bit<8> session, in bit<32> patience, in bit<32> slots, inout number_t number) {
-    action take() {
+    action allocate() {
         bit<32> index = (bit<32>)session;
         bit<32> unanswered;
         roce_psn.read(number.psn, index);
         roce_slot.read(number.slot, index);
         roce_unanswered.read(unanswered, index);
         roce_probing.read(number.is_probing, index);
-        // More records were lost than the ring holds (answers.p4), or the ring became smaller.
+        // More records were lost than the ring has slots (answers.p4), or the ring became smaller.
         if (number.slot >= slots) {
             number.slot = 0;
         }
@@ -78,7 +78,7 @@ control TakeNumber(
     }
 
     apply {
-        take();
+        allocate();
         roce_events.count(ROCE_EVENT(session, SENT));
     }
 }
@@ -127,9 +127,9 @@ control PutRequest(
     }
 }
 
-/* Asks the collector for the expected PSN. The request has no effect, because its PSN is old and it
- * has no data. If no record was sent since the last probe, no probe is sent, because both ACKs
- * would be equal. */
+/* Requests the expected PSN from the collector. The request changes no memory, because it has an
+ * old PSN and no data. If no record was sent since the last probe, no probe is sent, because both
+ * ACKs would be equal. */
 control PutProbe(
     inout headers_t hdr, in bit<8> session, in queue_pair_t queue_pair, inout bit<16> bytes) {
     bit<1> is_probing = 0;

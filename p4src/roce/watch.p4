@@ -1,4 +1,5 @@
-/* Selection of packets to record, and their sessions. A program declares `headers_t` before it. */
+/* Selection of recorded packets and their sessions. A program declares `headers_t` before it
+   includes this file. */
 #ifndef TELEMARK_ROCE_WATCH_P4
 #define TELEMARK_ROCE_WATCH_P4
 
@@ -21,7 +22,8 @@ struct roce_t {
 control RecordList(
     in headers_t hdr, in bit<16> src_port, in bit<16> dst_port, inout roce_t roce,
     in standard_metadata_t standard_metadata) {
-    /* Uses one of `count` sessions from `first` on; all packets of a flow use the same session. */
+    /* Records the packet in one of `count` sessions from `first` on; all packets of a flow use the
+       same session. */
     action record(bit<8> first, bit<8> count) {
         bit<8> number;
         hash(
@@ -34,7 +36,7 @@ control RecordList(
         roce.session = first + number;
     }
 
-    /* Adds 1 to a counter of the collector's memory instead of writing a record. */
+    /* Adds 1 to a counter in the collector's memory instead of writing a record. */
     action count_packet(bit<8> session, bit<32> cell) {
         roce.session = session;
         roce.cell = cell;

@@ -1,14 +1,14 @@
-/* Converts a clone to a record, and the request that writes it.
+/* Converts a clone to a request that writes a record.
  *
- * A program declares its specific parts before it includes this: `headers_t`, `metadata_t` with
- * `roce`, and `PutRecord`, which makes a record of a packet. */
+ * A program declares its specific parts before it includes this file: `headers_t`, `metadata_t`
+ * with `roce`, and `PutRecord`, which creates a record from a packet. */
 #ifndef TELEMARK_ROCE_WRITE_P4
 #define TELEMARK_ROCE_WRITE_P4
 
 #include "network.p4"
 #include "request.p4"
 
-/* Converts the clone to a packet to the session's collector. */
+/* Converts the clone to a packet for the session's collector. */
 control WriteRecord(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     PutRecord() put_record;
@@ -53,8 +53,8 @@ control WriteRecord(
         size = ROCE_SESSIONS;
     }
 
-    /* Removes all headers of the packet, which are in the record. */
-    action take_headers_off() {
+    /* Removes all headers of the packet; the record contains their fields. */
+    action remove_headers() {
         hdr.ethernet.setInvalid();
         hdr.grh.setInvalid();
         hdr.ipv4.setInvalid();
@@ -78,7 +78,7 @@ control WriteRecord(
         }
         bit<16> record_bytes = 0;
         put_record.apply(hdr, meta, ring.content, record_bytes);
-        take_headers_off();
+        remove_headers();
         if (queue_pair.opcode != 0) {
             write_body.apply(hdr, meta.roce, queue_pair, ring, record_bytes, wants_probe, bytes);
         }

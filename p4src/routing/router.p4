@@ -1,5 +1,6 @@
-/* A minimal IPv4 router. It parses only the headers that it needs. So it shows the CPU time of a
- * virtual network with a trivial program, and the structure of a program with its own headers. */
+/* A minimal IPv4 router, which parses only the headers that it needs. It is an example of a program
+ * with its own headers. Benchmarks use it to measure the CPU time of a network in virtual time with
+ * a trivial program. */
 #include "../include/routing.p4"
 
 struct headers_t {

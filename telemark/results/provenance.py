@@ -67,7 +67,7 @@ class P4Source:
 
 @dataclass(frozen=True)
 class BpfSource:
-    """C file of a BPF program; `sha256` covers the file and the project headers that it includes."""
+    """C file of a BPF program; `sha256` covers the file and the project headers in it."""
 
     path: Path
     sha256: str

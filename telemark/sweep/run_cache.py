@@ -126,7 +126,7 @@ def _code_hash() -> str:
 
 
 def code_files() -> set[Path]:
-    """Return all files of the packages of loaded modules that are not installed."""
+    """Return the files of loaded modules of the project, and of their packages."""
     loaded = python_files()
     packages = {path.parent for path in loaded if (path.parent / "__init__.py").is_file()}
     return loaded | {*_files_of(packages)}

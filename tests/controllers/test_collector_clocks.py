@@ -63,7 +63,7 @@ def test_two_clocks_that_are_wrong_in_opposite_ways_are_refused(
         options={"s1": ["--clock-offset-us", "20000"], "s2": ["--clock-offset-us", "-20000"]},
         bounds=Bounds(26_000, 2 * LINK_DELAY_US),
     )
-    words = r"switch s1: its clock differs from that of s2 by at least (40000|39999) us, which .* 26000 us"
+    words = r"s1: its clock differs from that of s2 by at least (40000|39999) us, which .* 26000 us"
     with pytest.raises(ClockError, match=words):
         virtually(tmp_path, lambda run: collect(run, setting))
 

@@ -91,7 +91,7 @@ def test_a_list_resumes_after_a_restart_of_the_switch(tmp_path: Path) -> None:
     [
         (lambda: ListStore(3, 8), r"batches of 3: expected one of \(1, 2, 4, 8, 16\)"),
         (lambda: ListStore(4, 1), "rings of 1 batches: expected 2 to"),
-        (lambda: ListStore(4, 8, 4000, first=100), "registers 100 to 4099: expected numbers from 0 to"),
+        (lambda: ListStore(4, 8, 4000, first=100), "registers 100 to 4099: expected numbers"),
         (lambda: ListStore(4, 8, 0), "registers 0 to -1"),
         (lambda: PostcardStore(3), "3 slots: expected a power of 2"),
         (lambda: PostcardStore(4, 3), "3 rows: expected a power of 2"),

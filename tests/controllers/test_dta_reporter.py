@@ -33,7 +33,7 @@ from telemark.traffic.flows import Flow, Traffic
 from telemark.traffic.received import Datagrams
 
 MS = 1_000_000
-NEVER = {"late": 0, "unpaid": 0}
+NEVER = {"redundant": 0, "over budget": 0}
 EVERYTHING = WatchedFlow("0.0.0.0/0", "0.0.0.0/0", wanted=ReportKind.DATA | ReportKind.START)
 DATA = Data(words=1, first=Word.PACKETS, share=1.0, retransmittable=True)
 REPORTER = Reporter("10.255.0.1", ["h3"], [EVERYTHING], number=7, data=DATA, started=EventList(5))
@@ -115,8 +115,8 @@ def test_reports_come_to_a_host_and_come_again(tmp_path: Path) -> None:
         "sent": 41,
         "nacked": 1,
         "resent": 5,
-        "not kept": 0,
-        "absurd": 0,
+        "not stored": 0,
+        "never sent": 0,
         **NEVER,
     }
     assert told["state"] == State(41, 0, 0)
@@ -163,8 +163,8 @@ def test_a_translator_has_reports_again_that_a_link_lost(tmp_path: Path) -> None
         "sent": 400,
         "nacked": 1,
         "resent": lost,
-        "not kept": 0,
-        "absurd": 0,
+        "not stored": 0,
+        "never sent": 0,
         **NEVER,
     }
     assert told["seen"]["translated"] == 400

@@ -26,7 +26,7 @@ START, RESENT, DROPPED, MOVED, COUNT, DATA, POSTCARD = (1 << bit for bit in rang
 STARTED, WAS_RESENT, WAS_DROPPED = range(3)  # events of lists
 PLAN = "ReporterEgress.reports.plan"
 ALL, NEVER = 0xFFFFFFFF, (1 << 48) - 1
-KINDS = ("sent", "nacked", "resent", "not kept", "absurd", "late", "unpaid nacks")
+KINDS = ("sent", "nacked", "resent", "not stored", "never sent", "redundant", "over budget")
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 
 
@@ -61,11 +61,11 @@ class Reporter:
             self.add("ReporterEgress.reports.write_report.translators", [Exact(number)],
                      "ReporterEgress.reports.write_report.address_report",
                      [REPORTER_MAC, TRANSLATOR_MAC, *ends, REPORTER])  # fmt: skip
-            self.add("ReporterIngress.hear_nack.translators_heard", [*map(Exact, ends[::-1])],
-                     "ReporterIngress.hear_nack.hear", [number, TO_TRANSLATOR])  # fmt: skip
+            self.add("ReporterIngress.process_nack.nack_sources", [*map(Exact, ends[::-1])],
+                     "ReporterIngress.process_nack.process", [number, TO_TRANSLATOR])  # fmt: skip
             self.engine.mirror_set(SESSIONS + number, [(TO_TRANSLATOR, 0)])
         watch = "ReporterIngress.watch_flow"
-        self.set_default(f"{watch}.naming", f"{watch}.name_flow", [NODE, translators])
+        self.set_default(f"{watch}.flow_keys", f"{watch}.set_flow_key", [NODE, translators])
         self.follow()
 
     def watch(self, wanted: int, dst_port: int | None = None) -> None:
@@ -123,13 +123,13 @@ class Reporter:
         return [parse_report(frame) for _, frame in sent]
 
     def events(self, translator: int = 1) -> dict[str, int]:
-        """Return the nonzero counters by kind, and the number of requested reports that were no
-        longer in the ring or exceeded the budget.
+        """Return the nonzero counters by kind, and the numbers of requested reports that were
+        overwritten or exceeded the budget.
         """
         counts = {kind: self.engine.counter_read("dta_events", translator * 16 + number)[0]
                   for number, kind in enumerate(KINDS)}  # fmt: skip
         counts |= {kind: self.engine.register_read(f"dta_{kind}", translator)
-                   for kind in ("left", "unpaid")}  # fmt: skip
+                   for kind in ("evicted", "over_budget")}  # fmt: skip
         return {kind: count for kind, count in counts.items() if count}
 
 

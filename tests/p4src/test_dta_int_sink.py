@@ -68,14 +68,14 @@ class Sink(Switch):
         watch = "SinkIngress.watch_path.watch_flow"
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         add(f"{watch}.watch_list", [*[Ternary(0, 0)] * 4, port], f"{watch}.watch", [wanted], 1)
-        set_default(f"{watch}.naming", f"{watch}.name_flow", [0, 1])
+        set_default(f"{watch}.flow_keys", f"{watch}.set_flow_key", [0, 1])
         set_default("SinkEgress.see_path.paths", "SinkEgress.see_path.follow", [period_us])
         ends = [int(IPv4Address(address)) for address in (REPORTER_ADDR, TRANSLATOR_ADDR)]
         add("SinkEgress.reports.write_report.translators", [Exact(1)],
             "SinkEgress.reports.write_report.address_report",
             [REPORTER_MAC, TRANSLATOR_MAC, *ends, REPORTER])  # fmt: skip
-        add("SinkIngress.hear_nack.translators_heard", [*map(Exact, ends[::-1])],
-            "SinkIngress.hear_nack.hear", [1, TO_COLLECTOR])  # fmt: skip
+        add("SinkIngress.process_nack.nack_sources", [*map(Exact, ends[::-1])],
+            "SinkIngress.process_nack.process", [1, TO_COLLECTOR])  # fmt: skip
         plan = "SinkEgress.reports.plan"
         set_default(f"{plan}.data_reports", f"{plan}.write_data", [2, 7, 0, kept])
         set_default(f"{plan}.postcards", f"{plan}.write_postcard", [2, 0, kept])

@@ -154,7 +154,7 @@ async def measure(
         await run.clock.sleep_until(times[-1])
         await settle(run, SETTLE_NS, running.count)
         counts, translated, sent = await running.count()
-        left = (await reporter.state(switches["s1"])).left
+        left = (await reporter.state(switches["s1"])).evicted
         missing = await translator.missing_reports(switches["s2"], 1)
         unwritten = (await state(switches["s2"], running.session)).lost
     if run.target == "bmv2":
