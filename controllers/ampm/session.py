@@ -269,4 +269,5 @@ class Session:
             yield
         except (fy.P4ClientError, ReadoutTimeoutError, grpc.aio.UsageError) as error:
             reason = error.message if isinstance(error, fy.P4ClientError) else error
-            raise SwitchUnreachableError(f"switch {self.name} no response: {reason}") from error
+            message = f"switch {self.name}: no response: {reason}"
+            raise SwitchUnreachableError(message) from error

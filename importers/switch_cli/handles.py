@@ -42,7 +42,7 @@ class Handles(Generic[T]):
     def __getitem__(self, handle: int) -> T:
         if handle not in self._held:
             known = ", ".join(map(str, self._held)) or "none"
-            raise CommandError(f"no {self._what} {handle}; expected one of {known}")
+            raise CommandError(f"no {self._what} {handle}; existing: {known}")
         return self._held[handle]
 
     def __setitem__(self, handle: int, value: T) -> None:

@@ -129,7 +129,7 @@ class Replication:
         """Delete a mirroring session."""
         if mirror_id not in self._sessions:
             known = ", ".join(map(str, self._sessions)) or "none"
-            raise CommandError(f"no mirroring session {mirror_id}; expected one of {known}")
+            raise CommandError(f"no mirroring session {mirror_id}; existing: {known}")
         await self._switch.delete([fy.P4CloneSessionEntry(mirror_id)])
         del self._sessions[mirror_id]
         return []
@@ -137,7 +137,7 @@ class Replication:
     def _group(self, group: int) -> _Group:
         if group not in self._groups:
             known = ", ".join(map(str, self._groups)) or "none"
-            raise CommandError(f"no multicast group {group}; expected one of {known}")
+            raise CommandError(f"no multicast group {group}; existing: {known}")
         return self._groups[group]
 
     def _replicas(self, group: int) -> list[tuple[int, int]]:

@@ -202,7 +202,7 @@ def split(table: P4Table, words: Sequence[str]) -> tuple[list[str], list[str], i
             )
         priority = MAX_PRIORITY - int(last)
     if ARROW not in rest:
-        raise CommandError(f"no {ARROW}: expected between the keys and the action's parameters")
+        raise CommandError(f"no {ARROW} between the keys and the action's parameters")
     arrow = rest.index(ARROW)
     return rest[:arrow], rest[arrow + 1 :], priority
 

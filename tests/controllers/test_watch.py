@@ -195,7 +195,7 @@ def test_a_flow_that_has_no_room_is_refused(number: int, tmp_path: Path) -> None
     async def use(wire: Wire) -> None:
         with pytest.raises(TestbedError, match="s1 supports only flows 0 to 1023"):
             await wire.watch(WatchedFlow(number, "10.0.0.1", "10.0.0.2"))
-        with pytest.raises(TestbedError, match="two or more"):
+        with pytest.raises(TestbedError, match="at least two switches"):
             watch_at(wire.hops[:1], "s1", WatchedFlow(1, "10.0.0.1", "10.0.0.2"))
         await wire.send([frame()])
         assert await wire.packets(0) == [0] * 6

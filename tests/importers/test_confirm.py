@@ -26,7 +26,7 @@ def test_at_a_terminal_the_answer_decides(
     if is_run:
         _confirm(COMMANDS, options)
     else:
-        with pytest.raises(TestbedError, match="were not confirmed; answer y or use --yes"):
+        with pytest.raises(TestbedError, match="not confirmed; answer y or use --yes"):
             _confirm(COMMANDS, options)
     assert capsys.readouterr().out == SHOWN
 

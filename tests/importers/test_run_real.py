@@ -83,7 +83,7 @@ def test_a_host_whose_shell_has_ended_hangs_nothing(tmp_path: Path) -> None:
     script.write_text("h1 true; exit\nh1 echo on\nh2 echo still\n")
     done = run(TELEMARK, "run", str(exercise.whole(tmp_path / "x")), "--commands", str(script))
     assert done.returncode == 2
-    messages = "h1: its shell was ended by `true; exit`; use commands that"
+    messages = "h1: `true; exit` ended its shell; use commands that"
     assert done.stderr.startswith(f"telemark: error: {messages}")
     assert done.stderr.count("\n") == 1
     assert f"*** h1 echo on: {messages}" in done.stdout
@@ -98,7 +98,7 @@ def test_commands_of_a_description_need_a_terminal_or_yes(tmp_path: Path) -> Non
     script.write_text("h1 true\n")
     done = run(TELEMARK, "run", str(path), "--commands", str(script))
     assert (done.returncode, done.stdout, done.stderr) == (
-        2, "", f"telemark: error: {path}: has commands to run as root (1), and there is no "
+        2, "", f"telemark: error: {path}: contains commands that run as root (1), but there is no "
         "terminal to confirm them; read them and use --yes\n",
     )  # fmt: skip
     assert not (tmp_path / "x" / "executed").exists()

@@ -110,7 +110,7 @@ def test_commands_unsupported_in_virtual_time_are_reported(
     status, output, _ = telemark(path, "h1 sleep 0.5\n")
     assert status == 0
     assert "h1: not in virtual time: touch here" in output
-    assert "s2: no table entries given; it waits for a controller" in output
+    assert "s2: no table entries; waiting for a controller" in output
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def broken(part: str, value: Any) -> dict[str, Any]:
         ("action_params", {"mac": 1, "port": 999}, "value for bitwidth 9"),
         ("action_name", 7, "table_entries[1].action_name: 7: expected a string"),
         ("table_entries", 7, "s1.json: table_entries: 7: expected a list"),
-        ("meter_entries", [], "expected only target, p4info, bmv2_json,"),
+        ("meter_entries", [], "expected only the keys target, p4info, bmv2_json,"),
         ("multicast_group_entries", [{"multicast_group_id": 1}],
          "multicast_group_entries[0]: {\"multicast_group_id\": 1}: expected an object with "
          "'replicas'"),

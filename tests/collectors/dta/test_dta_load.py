@@ -143,7 +143,7 @@ def test_keys_are_random_by_default() -> None:
     [
         ({"count": 0}, "count 0: expected 1"), ({"words": 2}, "words 2: expected one of"),
         ({"redundancy": 9}, "redundancy 9: expected 1 to 8"), ({"mix": {}}, "mix {}: expected"),
-        ({"mix": {Op.APPEND: -1}}, "expected shares of 0 or more"),
+        ({"mix": {Op.APPEND: -1}}, "expected shares of at least 0"),
         ({"mix": {Op.NACK: 1}}, "NACK: ours reports have no such opcode"),
         ({"mix": {Op.SKETCH_MERGE: 1}, "format": Format.PLAIN}, "SKETCH_MERGE: plain reports"),
         ({"lists": range(0)}, "lists range"), ({"lists": range(1, -2, -1)}, "lists range"),

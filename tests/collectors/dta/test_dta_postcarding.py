@@ -137,7 +137,9 @@ def test_a_value_with_the_code_of_an_absent_hop_is_refused() -> None:
     codes = value_codes(np.arange(4, dtype=np.uint32))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("collectors.dta.postcarding.BLANK", int(codes[2]))
-        with pytest.raises(TestbedError, match="value 0x2 has the code of a hop without a report"):
+        with pytest.raises(
+            TestbedError, match="value 0x2: its code is reserved for hops without a report"
+        ):
             Postcards(np.zeros(4, CHUNK), range(4), 1)
 
 

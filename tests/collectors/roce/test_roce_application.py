@@ -56,7 +56,7 @@ def test_writers_reach_their_own_regions_and_are_answered(tmp_path: Path) -> Non
     assert outcome.counts.accepted == {"WRITE_ONLY": 1, "WRITE_ONLY_IMMEDIATE": 1, "FETCH_ADD": 1}
     assert outcome.counts.refused == {"GAP": 1, "KEY": 1}
     gap, key = outcome.refusals
-    assert gap.endswith("PSN 2 where 1 was expected: a packet was lost; a NAK asks for it")
+    assert gap.endswith("PSN 2: expected 1; a packet was lost, and a NAK requests it")
     assert key.endswith("R_Key 0x00001000: differs from the R_Key of the region of the queue pair")
     answers = pcap.read_frames(net.capture("s1", "h1", "out"))[1]
     assert [Answer.read(rc, frame) for frame in answers] == [

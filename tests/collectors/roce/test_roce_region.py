@@ -76,13 +76,13 @@ def test_memory_without_a_file_is_zeros() -> None:
 def test_a_file_of_another_length_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "records"
     path.write_bytes(b"something else")
-    with pytest.raises(TestbedError, match="14 bytes, and the region has 132"):
+    with pytest.raises(TestbedError, match="14 bytes, but the region has 132"):
         Region(TCP, 3, path)
     assert path.read_bytes() == b"something else"
 
 
 def test_what_cannot_be_a_region_is_said_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(TestbedError, match="none fits"):
+    with pytest.raises(TestbedError, match="expected at least one record"):
         Region(TCP, 0)
     with pytest.raises(TestbedError, match="No such file"):
         Region(TCP, 1, tmp_path / "missing" / "records")

@@ -81,7 +81,7 @@ def test_ports_are_numbered_in_the_order_of_names() -> None:
         ("h2", "s2"): (None, 1), ("h10", "s1"): (None, 1), ("s1", "s2"): (2, 2),
         ("s1", "sw+"): (3, None), ("s2", "s10"): (3, 1),
     }  # fmt: skip
-    with pytest.raises(TestbedError, match="switch s1: port 4 is given to two links"):
+    with pytest.raises(TestbedError, match="switch s1: port 4 has two links"):
         number_ports(parse_links("h1-s1:4", "h2-s1:4"), SWITCHES)
 
 
@@ -116,5 +116,5 @@ def test_what_a_strategy_cannot_address(strategy: str, link: str, why: str) -> N
 
 
 def test_l3_has_no_more_networks_than_253_switches() -> None:
-    with pytest.raises(TestbedError, match="l3: switch s254 is the 254th: expected no more than"):
+    with pytest.raises(TestbedError, match="l3: switch s254 has number 254: expected at most"):
         assign("l3", parse_links("h1-s254"), {"s254": 254})

@@ -162,7 +162,7 @@ def test_unsupported_keys_are_reported_once(tmp_path: Path) -> None:
         ("topology.links", [["h1"]], r"links\[0\]: .*expected two nodes"),
         ("topology.links", [["h1", "s1"]], r"topology.hosts.h2: .*expected a link to this host"),
         ("topology.switches", {}, "topology: .*expected a switch in its switches"),
-        ("topology.switches.h1", {}, "topology.switches: .*expected names that are not hosts: h1"),
+        ("topology.switches.h1", {}, "topology.switches: .*expected names of switches, but h1"),
         ("topology.hosts.h²", {}, "topology.hosts: .*expected a name of up to 64 letters"),
         ("topology.switches.s1.cpu_port", 3, "s1.cpu_port: 3: expected true or false"),
         ("topology.switches.s1.grpc_port", 0, "s1.grpc_port: 0: expected a whole number from 1"),
@@ -173,7 +173,7 @@ def test_unsupported_keys_are_reported_once(tmp_path: Path) -> None:
         ("p4_src", "n" * 5000, "p4_src: .*expected a P4 program in "),
         ("p4_src", "no.p4", 'p4_src: "no.p4": expected a P4 program in '),
         ("p4_src", None, "topology.switches.s1: .*expected a p4_src in it, or a p4_src for all"),
-        ("topology.hosts.h1.defaultRoute", "via it", 'expected a gateway, as in "via 10.0.1.1"'),
+        ("topology.hosts.h1.defaultRoute", "via it", 'expected a gateway such as "via 10.0.1.1"'),
         ("topology.default", {"bw": "fast"}, 'default.bw: "fast": expected a number'),
         ("topology.default", {"loss": 101}, r"links\[0\]: loss 101: expected a percentage"),
         ("topology.default", {"delay": "5 days"}, r"links\[0\]: delay '5 days': expected a string "

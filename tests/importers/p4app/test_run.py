@@ -47,7 +47,7 @@ def test_in_virtual_time(tmp_path: Path) -> None:
     done = run(path, "pingall\n", "--time", "virtual")
     output = " ".join(done.stdout.split())
     assert (done.returncode, done.stderr) == (0, "")
-    assert "s1: s1-commands.txt:3: table_add: table 'rotues': there is none of this name" in output
+    assert "s1: s1-commands.txt:3: table_add: table 'rotues': there is no such name" in output
     assert "s1: 2 " in output
     assert "not in virtual time: ./controller.py" in output
     assert "0% dropped (2/2 received)" in output

@@ -15,7 +15,7 @@ def test_a_name_may_be_cut_short_where_that_says_enough() -> None:
     assert find("table", "u", tables).name == "u"
     with pytest.raises(CommandError, match=r"table 't': 2 have this name: expected one of A.x.t"):
         find("table", "t", tables)
-    with pytest.raises(CommandError, match=r"table 'r_t': there is none of this name"):
+    with pytest.raises(CommandError, match=r"table 'r_t': there is no such name"):
         find("table", "r_t", tables)
 
 

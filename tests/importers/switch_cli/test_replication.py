@@ -19,7 +19,7 @@ def test_multicast_copies_to_the_nodes_of_a_group(tmp_path: Path) -> None:
         """)
         await console.send(TO_A)
         await console("mc_node_associate 5 1")
-        with pytest.raises(CommandError, match="node 1 is associated with group 5 already"):
+        with pytest.raises(CommandError, match="node 1 is already associated with group 5"):
             await console("mc_node_associate 5 1")
         await console.send(TO_A)
         await console("mc_node_dissociate 5 0")
@@ -48,7 +48,7 @@ def test_mirroring_sessions_copy_to_a_port_or_to_a_group(tmp_path: Path) -> None
         await console.send(TO_A)
         await console("mirroring_delete 7")
         await console.send(TO_A)
-        with pytest.raises(CommandError, match="no mirroring session 7: there are none"):
+        with pytest.raises(CommandError, match="no mirroring session 7; existing: none"):
             await console("mirroring_delete 7")
 
     assert on_a_switch(tmp_path, body) == [[21], [0, 0, 0], [0]]

@@ -12,39 +12,39 @@ from importers.switch_cli.commands import CommandError, read_script
     ("line", "why"),
     [
         ("tabel_add x", "typed:1: tabel_add: expected one of act_prof_add_member_to_group, "),
-        ("table_add nowhere forward 1 => 1", "table 'nowhere': there is none of this name: "),
-        ("table_add addresses metered 1 => 1", "action 'metered': there is none of this name"),
+        ("table_add nowhere forward 1 => 1", "table 'nowhere': there is no such name: "),
+        ("table_add addresses metered 1 => 1", "action 'metered': there is no such name"),
         ("table_add addresses forward 1 2 => 1", "2 keys: table CommandsIngress.addresses expects"),
         ("table_add addresses forward 1 => 1 2", "2 parameters: action forward expects port"),
-        ("table_add addresses forward 1 1", "no =>: expected one between keys and the action's"),
-        ("table_add addresses forward 1 => 600", "value '600': expected 0 to 0x1ff, of 9 bits"),
+        ("table_add addresses forward 1 1", "no => between the keys and the action's"),
+        ("table_add addresses forward 1 => 600", "value '600': expected 0 to 0x1ff .9 bits."),
         ("table_add addresses forward 02:00:1 => 1", "value '02:00:1': expected a number, as in 10 "
          "or 0x0a, or a MAC address"),
         ("table_add prefixes metered 10.0.0.0 =>", "key hdr.probe.address: value '10.0.0.0': "
-         "expected two, as in 10.0.0.0/8"),
+         "expected two values, such as 10.0.0.0/8"),
         ("table_add prefixes metered 10.0.0.0/33 =>", "expected a length of 0 to 32"),
-        ("table_add prefixes metered 10.0.0.256/8 =>", "expected a number, as in 10 or 0x0a, or an "
+        ("table_add prefixes metered 10.0.0.256/8 =>", "expected a number such as 10 or 0x0a, or an "
          "IPv4 address"),
         ("table_add choices NoAction 0&&&0 0->1 0&&&0 =>", "priority '=>': table "),
-        ("table_add choices NoAction 0&&&0 2->1 0&&&0 => 1", "range '2->1': it ends before"),
-        ("table_add choices NoAction 0&&&0 0->1 1&&&1 => 1", "expected a mask of all bits, or of"),
+        ("table_add choices NoAction 0&&&0 2->1 0&&&0 => 1", "range '2->1': the end is less"),
+        ("table_add choices NoAction 0&&&0 0->1 1&&&1 => 1", "expected a mask with all bits or"),
         ("table_delete addresses x", "handle 'x': expected a number, 0 or more"),
         ("table_delete addresses", "1 arguments: expected table_delete TABLE HANDLE"),
         ("mc_node_create 1 2 | 3", "P4Runtime has no link aggregation groups"),
-        ("mc_node_create 1 2 2", "ports 2 2: one port is given twice"),
-        ("mc_node_associate 1 0", "there is no multicast group 1: there are none"),
-        ("mirroring_add_mc 1 9", "there is no multicast group 9"),
-        ("mirroring_add 1 600", "the switch refuses: "),
-        ("register_read seen 8", "the switch refuses: "),
+        ("mc_node_create 1 2 2", "ports 2 2: duplicate port"),
+        ("mc_node_associate 1 0", "no multicast group 1; existing: none"),
+        ("mirroring_add_mc 1 9", "no multicast group 9"),
+        ("mirroring_add 1 600", "rejected by the switch: "),
+        ("register_read seen 8", "rejected by the switch: "),
         (f"mc_mgrp_create {10**50}", "typed:1: mc_mgrp_create: Value out of range"),
         (f"table_delete addresses {'9' * 5000}", "typed:1: table_delete: "),
-        ("meter_set_rates pace 0 1:1", "1 rates: expected 2, as in 0.001:10"),
+        ("meter_set_rates pace 0 1:1", "1 rates: expected 2, such as 0.001:10"),
         ("meter_set_rates pace 0 nan:1 1:1", "rate 'nan:1': expected RATE:BURST"),
-        ("meter_set_rates pace 0 2:1 1:1", "the switch refuses: .*above pir"),
+        ("meter_set_rates pace 0 2:1 1:1", "rejected by the switch: .*above pir"),
         ("set_queue_rate 10 9", "the switch has no port 9"),
         ("set_crc32_parameters calc 1 1 1 0 0", "only Thrift can set hash functions"),
-        ("table_indirect_add addresses 1 => 0", "has no action profile: expected table_add"),
-        ("act_prof_add_member_to_group paths 0 0", "there is no member of CommandsIngress.paths 0"),
+        ("table_indirect_add addresses 1 => 0", "has no action profile; use table_add"),
+        ("act_prof_add_member_to_group paths 0 0", "no member of CommandsIngress.paths 0"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, line: str, why: str) -> None:
@@ -68,8 +68,7 @@ def test_a_script_goes_on_behind_what_failed(tmp_path: Path) -> None:
     async def body(console: Console) -> None:
         assert await console.session.run(script) == 1
         assert console.messages == [
-            "s1-commands.txt:5: table_add: no =>: expected one between keys and the action's "
-            "parameters",
+            "s1-commands.txt:5: table_add: no => between the keys and the action's parameters",
             "seen[3]= 33",
         ]
         await console.send(TO_A)

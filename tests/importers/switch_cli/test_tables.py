@@ -80,7 +80,7 @@ def test_entries_are_changed_by_their_handles(tmp_path: Path) -> None:
         answer = await console(f"table_add addresses forward {TO_A} => 3")
         assert answer == [f"Entry has been added with handle {1 << 24}"]
         await console.send(TO_A)
-        with pytest.raises(CommandError, match=r"no entry of table .*addresses 0: there"):
+        with pytest.raises(CommandError, match=r"no entry of table .*addresses 0; existing"):
             await console("table_delete addresses 0")
         await console("table_clear addresses")
         await console.send(TO_A)
@@ -129,7 +129,7 @@ def test_members_and_groups_of_a_profile(tmp_path: Path) -> None:
         await console("""
             act_prof_add_member_to_group paths 1 0
         """)
-        with pytest.raises(CommandError, match="member 1 is in group 0 already"):
+        with pytest.raises(CommandError, match="member 1 is already in group 0"):
             await console("act_prof_add_member_to_group paths 1 0")
         await console("""
             table_indirect_add spread 1 => 0

@@ -111,12 +111,12 @@ def host(**parts: Any) -> dict[str, Any]:
         ({"hosts": {"h;id": {}}}, "hosts: {...}: expected a name of up to 64 letters, digits, _, "
          '. and - that begins with a letter or digit, not "h;id"'),
         ({"switches": {"../s": {}}}, 'switches: {...}: expected a name of up to 64{...}"../s"'),
-        ({"switches": {"h1": {}}}, "switches: {...}: expected names that are not hosts: h1 is "),
+        ({"switches": {"h1": {}}}, "switches: {...}: expected names of switches, but h1 is "),
         ({"switches": {"s1": {"runtime_json": "n" * 5000}}}, "switches.s1.runtime_json: {...}: "
          "expected a file below"),
         ({"switches": {"s1": {"cpu_port": "9" * 5000}}, "links": []}, "switches.s1.cpu_port: "),
         ({"switches": {f"s{number}": {} for number in range(10_001)}},
-         "switches: {...}: expected at most 10000 nodes, not 10001"),
+         "switches: {...}: expected at most 10000 nodes, got 10001"),
         ({"switches": {}}, "switches: {}: expected a switch in it"),
         ({"switches": {"s1": {"runtime_json": "net/s9.json"}}},
          'switches.s1.runtime_json: "net/s9.json": expected a file below {...}/x/net or {...}/x'),
@@ -128,7 +128,7 @@ def host(**parts: Any) -> dict[str, Any]:
          'switches.s1.cli_input: "s9.txt": expected a file below {...}/x/net or {...}/x'),
         (host(ip="10.0.1.1"), 'hosts.h1.ip: "10.0.1.1": expected an IPv4 address with its prefix'),
         (host(ip="10.0.1.300/24"), 'hosts.h1.ip: "10.0.1.300/24": expected an IPv4 address'),
-        (host(mac="08:00"), 'hosts.h1.mac: "08:00": expected a MAC address, as in'),
+        (host(mac="08:00"), 'hosts.h1.mac: "08:00": expected a MAC address such as'),
         (host(mac=None), "hosts.h1: {...}: expected an object with 'mac'"),
         (host(commands="x"), 'hosts.h1.commands: "x": expected a list'),
         ({"links": [["h1"]]}, 'links[0]: ["h1"]: expected two ends'),
@@ -167,7 +167,7 @@ def test_what_is_no_json(content: bytes, messages: str, tmp_path: Path) -> None:
         read(path, None)
     with pytest.raises(TestbedError, match=f"^cannot read {tmp_path}/none: No such file"):
         read(tmp_path / "none", None)
-    with pytest.raises(TestbedError, match=f"^{tmp_path} is a folder: expected a file in it"):
+    with pytest.raises(TestbedError, match=f"^{tmp_path}: is a folder; pass a file in it"):
         read(tmp_path, None)
 
 
@@ -199,12 +199,12 @@ def test_which_program_a_switch_runs(
 @pytest.mark.parametrize(
     ("files", "stems", "given", "messages"),
     [
-        ([], {"s1": None}, None, "switch s1: no P4 program in .*: name one with --p4"),
-        (["a", "b"], {"s1": None}, None, "switch s1: which of a.p4, b.p4 in .*Name it with --p4"),
-        (["a"], {"s1": "b"}, None, "switch s1: no program .*/b.p4: write it, or name one"),
+        ([], {"s1": None}, None, "switch s1: no P4 program in .*; select a program with --p4"),
+        (["a", "b"], {"s1": None}, None, "switch s1: several programs in .*a.p4, b.p4.*; select one with --p4"),
+        (["a"], {"s1": "b"}, None, "switch s1: no program .*/b.p4; create it, or select a program"),
         (["a"], {"s1": "a"}, "none.p4", "--p4: no file /.*none.p4 or .*/none.p4"),
         (["a", "b"], {"s1": "a", "s2": "b"}, "c.p4",
-         "--p4 c.p4: the switches run a, b: expected a file with that name"),
+         "--p4 c.p4: the switches run a, b; use a file with that name"),
     ],
 )  # fmt: skip
 def test_programs_that_cannot_be_found(
