@@ -98,8 +98,8 @@ def _confirm(commands: Sequence[str], options: argparse.Namespace) -> None:
         return
     if not options.yes and not sys.stdin.isatty():
         raise TestbedError(
-            f"{options.file}: contains commands that run as root ({len(commands)}), but there is no "
-            f"terminal to confirm them; read them and use --yes"
+            f"{options.file}: contains commands that run as root ({len(commands)}), but there is "
+            "no terminal to confirm them; read them and use --yes"
         )
     print(f"{options.file} runs these commands as root:")
     for command in commands:

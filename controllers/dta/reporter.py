@@ -80,9 +80,9 @@ class Reporter(Sender):
 class State:
     """State of a reporter for one translator.
 
-    `next` is the sequence number of the next report. `evicted` is the number of requested reports that
-    were no longer in the ring. `over_budget` is the number of requested reports that exceeded the budget
-    for resending; each new report increases the budget.
+    `next` is the sequence number of the next report. `evicted` is the number of requested reports
+    that were no longer in the ring. `over_budget` is the number of requested reports that exceeded
+    the budget for resending; each new report increases the budget.
     """
 
     next: int

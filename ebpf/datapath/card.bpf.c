@@ -1,9 +1,9 @@
-/* A model of a network card that receives a flood at a given rate. Its ring has room for a limited
+/* A model of a NIC that receives a flood at a given rate. Its receive ring has room for a limited
  * number of frames.
  *
- * Live frames arrive at the maximum rate. Frames that are due at the given rate are received; all
- * other frames are dropped immediately. Due frames wait in the ring. If it is full, frames of the
- * flood and of other senders are lost. */
+ * Live frames arrive at the maximum rate. The model receives frames that are due at the given rate,
+ * and drops all other frames immediately. Due frames wait in the ring. If the ring is full, frames
+ * of the flood and of other senders are lost. */
 #include "chain.h"
 
 #include <linux/pkt_cls.h>
@@ -45,7 +45,7 @@ int arrives(struct xdp_md *packet)
     return pass_on(packet);
 }
 
-/* Receives frames of other senders. Drops are silent, because a sender that is notified would
+/* Receives frames of other senders. The sender is not notified of drops, because it would then
  * retransmit immediately. */
 SEC("tc")
 int is_sent(struct __sk_buff *packet)

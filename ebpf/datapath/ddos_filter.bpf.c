@@ -45,8 +45,8 @@ struct port_rules { // [0] is for UDP, [1] is for TCP
     rule_t destination[2];
 };
 
-// Each map exists twice, once per bank. Packets use one bank, while the next rules are written to
-// the other one.
+// Each map exists twice, once per bank. Packets use one bank while the next rules are written to
+// the other bank.
 struct masks {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, MAX_MASKS);
@@ -90,7 +90,7 @@ BANKS_OF(tuples);
 BANKS_OF(prefixes);
 BANKS_OF(ports);
 
-// Kinds of rules that the bank has; other kinds are not looked up.
+// Kinds of rules in the bank; other kinds are not looked up.
 volatile struct used {
     __u32 masks;
     __u32 prefixes;
@@ -116,7 +116,7 @@ struct counts {
     __u64 unmatched;
     __u64 malformed; // dropped, as the kernel would do later
     __u64 not_ip;
-    __u64 forgotten; // SYNs whose slot was taken before they were retransmitted
+    __u64 forgotten; // SYNs replaced in their slot before they were retransmitted
 };
 
 struct {
@@ -146,8 +146,8 @@ static __always_inline rule_t by_tuple(__u32 in, __u32 used_masks, const struct 
     whole.tuple.protocol = packet->protocol;
     whole.tuple.is_fragment = packet->is_fragment;
     for (__u64 i = 0; i < MAX_MASKS && i < used_masks; i++) {
-        // a variable with an address is in memory, where the verifier of Linux 6.1 does not track a
-        // counter
+        // `i` itself must not be in memory, where the verifier of Linux 6.1 does not track its
+        // bounds
         __u32 index = i;
         const __u32 *mask = bpf_map_lookup_elem(masks_in, &index);
         rule_t *rule;

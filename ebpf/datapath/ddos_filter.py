@@ -1,4 +1,4 @@
-"""The DDoS filter: writes its rules to maps and reads their counters.
+"""The DDoS filter: writes rules to maps, and reads the counters of rules.
 
 Of several rules, the most specific one applies. Tuples come first, in descending order of their
 number of mask bits; then the longest source prefix, the destination port, and the source port. If a
@@ -34,7 +34,7 @@ class Filter:
         self._banks = [_Bank(loaded.maps, number) for number in range(BANKS)]
         self._current = 0
         self._numbers: dict[Rule, int] = {}
-        # room for two sets, while one replaces the other
+        # room for two sets, because one replaces the other
         self._free = [*range(2 * MAX_RULES - 1, -1, -1)]
 
     @property
@@ -48,7 +48,7 @@ class Filter:
         if rule in self._numbers:
             raise ValueError(f"a rule with the same match as {rule} exists")
         if rule.kind is Kind.TUPLE and rule.mask not in bank.masks:
-            self.replace([*self._numbers, rule])  # its mask must be inserted between existing masks
+            self.replace([*self._numbers, rule])  # inserts its mask between existing masks
             return
         self._check_room(len(self._numbers) + 1, len(bank.masks))
         self._numbers[rule] = self._free.pop()
@@ -101,12 +101,12 @@ class Filter:
         if rules > MAX_RULES or masks > MAX_MASKS:
             self.refused += 1
             raise FilterFull(
-                f"the filter has no room for {rules} rules, with {masks} kinds of tuples: expected "
-                f"{MAX_RULES} and {MAX_MASKS} at most"
+                f"the filter has no room for {rules} rules with {masks} kinds of tuples; expected "
+                f"at most {MAX_RULES} and {MAX_MASKS}"
             )
 
     def _tell(self, bank: int, rules: Iterable[Rule]) -> None:
-        """Tell the program which kinds of rules a bank has."""
+        """Set the kinds of rules that the program looks up in a bank."""
         kinds = {rule.kind for rule in rules}
         masks = len(self._banks[bank].masks)
         self._shared["used"][bank] = (masks, Kind.PREFIX in kinds, Kind.PORT in kinds)
@@ -114,12 +114,12 @@ class Filter:
     def _wait_for_packets(self) -> None:
         """Wait until no packet uses removed rules.
 
-        An update of a map of maps returns only then.
+        The update of a map of maps returns only then.
         """
         self._maps["masks"][self._current] = self._maps[f"masks_{self._current}"].fd
 
     def _release(self, numbers: Sequence[int]) -> None:
-        """Release the numbers of rules for which no packet is counted any more."""
+        """Release rule numbers; no packet may use their rules any more."""
         hits = self._maps["hits"]
         for number in numbers:
             hits[number] = np.zeros_like(hits[number])

@@ -1,5 +1,5 @@
-/* Programs that drop packets (all, or those to some UDP ports), and programs that pass the packets
- * to the kernel, which drops them. */
+/* Programs that drop packets (all packets, or packets to some UDP ports), and programs that pass
+ * packets to the kernel, which drops them. */
 #include "chain.h"
 
 #include <linux/if_ether.h>

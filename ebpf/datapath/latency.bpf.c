@@ -12,7 +12,7 @@ struct {
     __uint(max_entries, 1);
     __type(key, __u32);
     __type(value, __u64);
-} took_ns SEC(".maps"); /* delays in order of arrival, as many as the map has room for */
+} took_ns SEC(".maps"); /* delays in order of arrival, until the map is full */
 
 __u32 ended; /* number of received packets; all arrive on one CPU */
 

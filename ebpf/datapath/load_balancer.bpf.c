@@ -1,7 +1,7 @@
 // Layer 4 load balancer. Packets to the address of a service go to one of its real servers (reals),
-// which Maglev's table selects. All packets of a connection go to the same real. Only the
-// destination MAC address is changed (direct server return). So the packet is otherwise unchanged,
-// and the response does not pass this host.
+// which Maglev's table selects. All packets of a connection go to the same real. The balancer
+// changes only the destination MAC address (direct server return), so responses do not pass this
+// host.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -41,10 +41,10 @@ struct places {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, PLACES);
     __type(key, __u32);
-    __type(value, __u32); // which real
+    __type(value, __u32); // index of the real
 };
 
-struct { // a table is replaced as a whole, so each packet sees either the old or the new one
+struct { // a table is replaced as a whole, so each packet sees either the old or the new table
     __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
     __uint(max_entries, MAX_SERVICES);
     __type(key, __u32);
@@ -105,8 +105,8 @@ struct counts {
     __u64 moved;         // included in by_table: the previous real was removed
     __u64 remembered;    // included in by_table: the connection was new
     __u64 unplaced;      // dropped because the service has no real
-    __u64 errors;        // ICMP errors, sent to the real of the connection that they are about
-    __u64 malformed;     // these packets, and all counted below, are passed to the kernel
+    __u64 errors;        // ICMP errors, sent to the real of the connection in error
+    __u64 malformed;     // passed to the kernel, like all packets counted below
     __u64 fragments;
     __u64 not_served;
 };
@@ -141,8 +141,8 @@ static __always_inline struct real *by_table(__u32 table, const struct flow *flo
     return bpf_map_lookup_elem(&reals, owner);
 }
 
-// Return the real for a packet of a connection. A SYN starts a new connection, so the earlier state
-// is ignored.
+// Return the real for a packet of a connection. For a SYN, ignore earlier state, because it starts
+// a new connection.
 static __always_inline struct real *chosen(struct counts *count, __u32 table,
                                            const struct flow *flow, __u8 tcp_flags, __u32 *number)
 {
@@ -226,8 +226,8 @@ static __always_inline int balance(struct counts *count, struct ethhdr *ethernet
     return real ? send(real, number, ethernet, length) : XDP_DROP;
 }
 
-// Handle an ICMP error that is about a packet of a real, which has the address of the service as
-// its source. Returns XDP_PASS if the packet is not such an error.
+// Handle an ICMP error that quotes a packet of a real, whose source is the address of the service.
+// Returns XDP_PASS if the packet is not such an error.
 static __always_inline int return_error(struct counts *count, struct ethhdr *ethernet, void *end,
                                         const struct packet *packet)
 {

@@ -1,4 +1,4 @@
-"""The load balancer: services with their real servers (reals), which can change under traffic.
+"""The load balancer: services and their real servers (reals), which may change under traffic.
 
 Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer" (NSDI 2016), 3.4: each
 real has a permutation of all slots as its preference list. The reals take slots in round-robin
@@ -19,7 +19,7 @@ from ebpf.loader import LoadError, Map, ProgramObject
 
 SOURCE = "ebpf/datapath/load_balancer.bpf.c"
 MAX_SERVICES, MAX_REALS = 64, 4096  # as in load_balancer.bpf.c
-PLACES = 65537  # the smaller size in the paper; a prime, so that each skip reaches every slot
+PLACES = 65537  # the smaller size in the paper; a prime, so that each skip reaches all slots
 
 
 def maglev_table(names: Sequence[str], places: int = PLACES) -> NDArray[np.int64]:
@@ -27,9 +27,9 @@ def maglev_table(names: Sequence[str], places: int = PLACES) -> NDArray[np.int64
 
     The numbers of slots of any two reals differ by at most one.
 
-    The preference list of a real starts at an offset and proceeds in steps of a skip. Both are
-    derived from the name of the real. So most slots retain their real when a different real is
-    added or removed. `places` is the number of slots, a prime larger than len(names).
+    The preference list of a real starts at an offset and proceeds in steps (skip). Both are hashes
+    of the real's name. So most slots keep their real when another real is added or removed.
+    `places` is the number of slots, a prime larger than len(names).
     """
     offsets, skips = zip(*(_order(name, places) for name in names), strict=True)
     owners = [-1] * places
@@ -70,7 +70,7 @@ class Service:
 
 
 class LoadBalancer:
-    """The services of a loaded balancer. The maps of a program must have only one LoadBalancer.
+    """The services of a loaded balancer. Create only one LoadBalancer per loaded program.
 
     Load the program with the constant `balancer_mac`, the MAC address of its device.
     """
@@ -88,7 +88,7 @@ class LoadBalancer:
     def serve(self, service: Service, reals: Mapping[str, bytes]) -> None:
         """Set the reals of a service, as a map from name to MAC address.
 
-        A previous real that is not in this map gets no new connections, but retains its connections
+        A previous real that is not in this map gets no new connections, but keeps its connections
         until remove(). A packet sees either the old or the new table. Raises LoadError if there is
         no room.
         """
@@ -111,7 +111,7 @@ class LoadBalancer:
         """
         place = self._leaving[service].pop(name)
         self._maps["reals"][place] = np.zeros_like(self._maps["reals"][place])
-        # waits until no packet uses the old table
+        # returns when no packet uses the old table
         self._maps["tables"][self._numbers[service]] = self._tables[service].fd
         self._maps["sent"][place] = np.zeros_like(self._maps["sent"][place])
         self._free.append(place)

@@ -1,17 +1,15 @@
-// TCP SYNs that must be retransmitted, since a sender with a forged address does not retransmit a
-// SYN.
-//
-// A host whose SYN was lost retransmits it after a second (RFC 6298, 2.1), and then connects. So
-// the first SYN of a connection is dropped and stored. A SYN passes if it arrives at least
-// `repeated_after_ns` after the last SYN of the same connection. SYNs of a sender that retransmits
-// faster never pass.
+// Filter that drops the first TCP SYN of a connection, because a sender with a forged address does
+// not retransmit a SYN. If the SYN of a host is lost, the host retransmits it after a second (RFC
+// 6298, 2.1), and then connects. So the filter drops and stores the first SYN of a connection. A
+// SYN passes if it arrives at least `repeated_after_ns` after the last SYN of the same connection.
+// SYNs of a sender that retransmits faster never pass.
 #pragma once
 #include <bpf/bpf_helpers.h>
 
 #include "hash.h"
 #include "packet.h"
 
-#define OPENINGS (1 << 20) // slots, each with its latest SYN: 16 MB, regardless of the flood
+#define OPENINGS (1 << 20) // slots, each with its latest SYN; 16 MB
 
 enum { SYN = 2, ACK = 16 };
 const volatile __u64 repeated_after_ns = 500000000;
@@ -30,15 +28,15 @@ struct {
     __type(value, struct opening);
 } openings SEC(".maps");
 
-// A packet that is truncated before its flags (RFC 1858, 3) may be a SYN, but a sender never
-// retransmits it in this form.
+// Return whether a packet may be a SYN. A packet that is truncated before its flags (RFC 1858, 3)
+// may be one, but hosts do not retransmit such packets.
 static __always_inline bool opens(const struct packet *packet)
 {
     return packet->protocol == IPPROTO_TCP &&
            (!packet->tcp_flags || (packet->tcp_flags & (SYN | ACK)) == SYN);
 }
 
-// Store a SYN, and return whether it may pass. `forgotten` counts the SYNs whose slots were taken.
+// Store a SYN, and return whether it may pass. `forgotten` counts the SYNs that others replaced.
 static __always_inline bool is_repeated(const struct packet *packet, __u64 *forgotten)
 {
     __u32 words[10] = {opening_seed};

@@ -1,13 +1,13 @@
-/* Passes packets to the network stack at a given rate. Live frames arrive as fast as possible.
- * Frames that are due are passed.
+/* Passes packets to the network stack at a given rate. Live frames arrive at the maximum rate. The
+ * program passes frames that are due.
  *
- * All other frames are dropped immediately. The time between two frames counts for the first frame;
- * it is used time if that frame was passed. The time at the end of a batch is also used time if a
- * frame of the batch was passed, because the kernel's stack processes the passed frames then. */
+ * It drops all other frames immediately. The time between two frames is attributed to the first
+ * frame, and counts as used time if this frame was passed. The time at the end of a batch also
+ * counts as used time if a frame of the batch was passed, because the kernel's stack then processes
+ * the passed frames. */
 #include "chain.h"
 
-/* GAP_NS is longer than the time of a batch, so a longer gap means that another process used the
- * core */
+/* GAP_NS is longer than a batch, so during a longer gap another process used the core */
 enum { PS_A_NS = 1000, GAP_NS = 200000 };
 
 const volatile __u32 batch = 64;

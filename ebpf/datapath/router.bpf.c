@@ -1,5 +1,6 @@
-// Router. Forwards IPv4 and IPv6 with the kernel's own tables. Packets that need a response, or
-// more than a table lookup, are passed to the kernel, which follows RFC 1812 and RFC 8200.
+// Router. Forwards IPv4 and IPv6 packets with the kernel's own tables. Packets that need a
+// response, or more than a table lookup, are passed to the kernel, which implements RFC 1812 and
+// RFC 8200.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -18,7 +19,7 @@
 
 struct device {
     __u8 mac[ETH_ALEN];
-    __u8 is_port; // the device belongs to the router, which receives and sends frames there
+    __u8 is_port; // the device is a port of the router
 };
 
 struct { // by ifindex
@@ -28,7 +29,7 @@ struct { // by ifindex
     __type(value, struct device);
 } devices SEC(".maps");
 
-// Packet counts by outcome. Packets of the first two outcomes end here; all others are passed to
+// Packet counts by outcome. Packets with the first two outcomes end here; all others are passed to
 // the kernel.
 struct counts {
     __u64 forwarded;
@@ -68,7 +69,7 @@ static __always_inline __u16 folded(__u64 sum)
     return (sum & 0xffff) + (sum >> 16);
 }
 
-// Whether the sum of a 20-byte header is all ones; otherwise, it was damaged (RFC 791, 3.1).
+// Return whether the checksum of a 20-byte header is right: its sum is all ones (RFC 791, 3.1).
 static __always_inline _Bool is_intact(const struct iphdr *ip)
 {
     const __u32 *words = (const __u32 *)ip;
@@ -86,7 +87,8 @@ static __always_inline void decrease_ttl(struct iphdr *ip)
     ip->check = ~folded((__u64)(__u16)~ip->check + (__u16)~before + after);
 }
 
-// RFC 1812, 5.3.7: "this" network, loopback, multicast and class E, as source or destination.
+// Return whether an address must not be source or destination (RFC 1812, 5.3.7): "this" network,
+// loopback, multicast and class E.
 static __always_inline _Bool is_special_ip(__be32 address)
 {
     __u8 first = bpf_ntohl(address) >> 24;
@@ -94,8 +96,8 @@ static __always_inline _Bool is_special_ip(__be32 address)
     return first == 0 || first == 127 || first >= 224;
 }
 
-// RFC 4291, 2.5: unspecified and loopback addresses (and all others in ::/32), link-local and
-// multicast addresses.
+// Return whether an address must not be forwarded (RFC 4291, 2.5): unspecified and loopback
+// addresses (and all others in ::/32), link-local and multicast addresses.
 static __always_inline _Bool is_special_ip6(const struct in6_addr *address)
 {
     __u32 first = bpf_ntohl(address->in6_u.u6_addr32[0]);
@@ -103,9 +105,9 @@ static __always_inline _Bool is_special_ip6(const struct in6_addr *address)
     return first == 0 || first >> 22 == 0xfe80 >> 6 || first >> 24 == 0xff;
 }
 
-// If an IPv4 packet must not be looked up, return the counter of the reason; otherwise NULL.
-// Lengths are compared instead of pointers, because the verifier of Linux 6.1 has no bounds for the
-// result of bpf_ntohs.
+// Return the counter of the reason why an IPv4 packet must not be looked up, or NULL. Lengths are
+// compared instead of pointers, because the verifier of Linux 6.1 has no bounds for the result of
+// bpf_ntohs.
 static __always_inline __u64 *ip_refused(struct counts *count, const struct iphdr *ip, void *end)
 {
     if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5)

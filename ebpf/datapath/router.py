@@ -1,6 +1,7 @@
-"""The router, with the configuration of its ports.
+"""The router, and the configuration of its ports.
 
-It uses the routes and neighbours of the kernel."""
+It uses the routes and neighbours of the kernel.
+"""
 
 import fcntl
 import socket
@@ -17,7 +18,7 @@ SIOCGIFHWADDR = 0x8927
 
 
 class Router:
-    """A loaded router between devices of this network namespace, which has IP forwarding."""
+    """A loaded router between devices of this network namespace, with IP forwarding enabled."""
 
     def __init__(self, loaded: ProgramObject, ports: Sequence[str]) -> None:
         self.program = loaded.programs["router"]
@@ -29,8 +30,8 @@ class Router:
             except OSError:
                 raise LoadError(f"no interface {port} in this network namespace") from None
             if index >= MAX_DEVICES:
-                raise LoadError(f"interface {port} has index {index}: expected {MAX_DEVICES - 1} "
-                                "at most")  # fmt: skip
+                raise LoadError(f"interface {port} has index {index}: expected at most "
+                                f"{MAX_DEVICES - 1}")  # fmt: skip
             device = np.zeros(1, devices.value)
             device["mac"], device["is_port"] = np.frombuffer(read_mac(port), np.uint8), 1
             devices[index] = device[0]

@@ -54,7 +54,7 @@ class Rule:
     def __post_init__(self) -> None:
         matched = [getattr(self, each.name) for each in fields(self) if each.name != "action"]
         if all(each is None for each in matched):
-            raise ValueError("a rule that matches every packet: expected an address, a port, ...")
+            raise ValueError("the rule matches every packet; set an address, a port, ...")
         for port in (self.source_port, self.destination_port):
             if port is not None and not 0 <= port < 65536:
                 raise ValueError(f"port {port}: expected 0 to 65535")

@@ -1,6 +1,6 @@
-// Alternate marking in a host (RFC 9341), with the rules, marks and records of p4src/ampm/. Packets
-// that leave the device are marked and counted. Packets that arrive are counted, and their marks
-// are removed.
+// Alternate marking in a host (RFC 9341), with the same rules, marks and records as p4src/ampm/.
+// The program marks and counts packets that leave the device. It counts packets that arrive, and
+// removes their marks.
 
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -12,7 +12,7 @@ struct watched {
     __u32 flow; // its number
     __u32 priority;
     __u8 methods;
-    __u8 dscp; // DSCP outside of the domain, in those bits that are marks inside the domain
+    __u8 dscp; // DSCP outside of the domain, to restore the bits used for marks
     __u8 is_first; // 1: mark leaving packets; 0: clear the marks of arriving packets
     __u8 unused;
 };
@@ -77,8 +77,8 @@ static __always_inline void attribute(struct watch *watch, __u8 colour, __u32 sh
     watch->block_us &= CLOCK_MASK;
 }
 
-// Whether a pulse may be sent now: in the middle half of a block or, if one bit has both marks, in
-// the first 1/32 of its second half (schedule.py).
+// Return whether a pulse may be sent now: in the middle half of a block or, for multiplexed
+// marking, in the first 1/32 of the second half (schedule.py).
 static __always_inline bool in_middle_half(const struct watch *watch, __u32 shift)
 {
     __u32 quarter = watch->now_us >> (shift - 2) & 3;
@@ -88,7 +88,7 @@ static __always_inline bool in_middle_half(const struct watch *watch, __u32 shif
 
 static __always_inline bool in_window(const struct watch *watch, __u32 shift)
 {
-    // the kernel will split it into several packets, which would all be pulses
+    // the kernel will split it into several packets, and all would be pulses
     if (watch->packets > 1)
         return false;
     if (watch->methods & MULTIPLEXED)
@@ -96,8 +96,8 @@ static __always_inline bool in_window(const struct watch *watch, __u32 shift)
     return watch->methods & PULSE && in_middle_half(watch, shift);
 }
 
-// Get block and pulse of a packet from its bits, like Methods in methods.p4 at all points except
-// the first.
+// Determine block and pulse of a packet from its marks, like Methods (methods.p4) at all points
+// except the first.
 static __always_inline void observe(struct watch *watch, __u8 marks, __u32 shift)
 {
     __u8 colour = marks & COLOUR_BIT;
@@ -151,8 +151,8 @@ static __always_inline bool write_marks(struct __sk_buff *packet, const struct h
                                0) == 0;
 }
 
-// Set the number of packets and bytes on the wire. If the kernel handles several packets as one
-// (GSO, GRO), each packet on the wire has its own headers.
+// Set the numbers of packets and bytes on the wire. If the kernel has merged several packets (GSO,
+// GRO), each packet on the wire has its own headers.
 static __always_inline void set_size(struct __sk_buff *packet, const struct headers *headers,
                                      struct watch *watch)
 {
@@ -203,7 +203,7 @@ static __always_inline int passed(struct __sk_buff *packet, bool is_leaving)
     struct headers headers;
     enum kind kind = read_headers(packet, &headers);
 
-    // An IPv6 packet can only be marked if the host has inserted an AltMark option.
+    // An IPv6 packet can be marked only if the host inserted an AltMark option.
     if (kind == UNWATCHED && (headers.version == 4 || headers.has_altmark)) {
         const struct watched *watched = watched_by(&headers);
 

@@ -1,7 +1,6 @@
-/* Parses a frame as the parser of switches does (p4src/include/parser.p4). A host and a switch
- * count the same packets only if both parse frames in the same way. So this parser accepts fewer
- * headers than packet.h (no VLAN tags, no chains of IPv6 headers), and it does not check
- * lengths. */
+/* Parser of frames that is equivalent to the parser of switches (p4src/include/parser.p4), so that
+ * hosts and switches count the same packets. Therefore, it accepts fewer headers than packet.h (no
+ * VLAN tags, no chains of IPv6 headers), and does not check lengths. */
 #ifndef HEADERS_H
 #define HEADERS_H
 
@@ -37,7 +36,7 @@ enum kind {
     TAGGED, /* has VLAN tags; belongs to no flow, as in the switches */
     NOT_IP,
     MALFORMED, /* the IP header is truncated, has another version, or is too short */
-    UNWRITTEN, /* in a watched flow, but the kernel had no memory to write marks */
+    UNWRITTEN, /* packet of a watched flow, but the kernel had no memory to write marks */
     KINDS,
 };
 
@@ -123,8 +122,8 @@ static __always_inline bool read_ip6(struct __sk_buff *packet, struct headers *h
     return true;
 }
 
-/* Parse the headers. UNWATCHED means that it is an IP packet; the watch list decides whether it is
- * WATCHED. */
+/* Parse the headers. The result UNWATCHED stands for any valid IP packet, because this function
+ * does not look up the watch list. */
 static __always_inline enum kind read_headers(struct __sk_buff *packet, struct headers *headers)
 {
     __be16 type;

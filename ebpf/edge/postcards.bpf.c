@@ -1,5 +1,5 @@
 // INT-XD in a host. For each packet of a watched flow that leaves or arrives at this device, the
-// program sends the INT metadata to user space, which writes the report (postcards.py). Packets are
+// program sends the INT metadata to user space, where postcards.py writes the report. Packets are
 // not modified.
 
 #include <linux/bpf.h>
@@ -27,7 +27,7 @@ volatile struct setting {
     __u16 unused;
 } setting;
 
-// number of reports, including those that did not fit in the buffer
+// number of reports, including reports that did not fit in the buffer
 volatile __u64 sequences[DIRECTIONS];
 volatile __u64 without_room;
 
@@ -99,7 +99,7 @@ static __always_inline bool is_report(const struct headers *headers)
            headers->ip4.daddr == setting.collector && headers->ports.destination == setting.port;
 }
 
-// Report a packet. If there is no room, the report is lost, and the collector detects the gap in
+// Report a packet. If the buffer is full, the report is lost, and the collector detects a gap in
 // the sequence numbers.
 static __always_inline void report(struct __sk_buff *packet, const struct headers *headers,
                                    __u32 instructions, __u32 bytes, __u32 direction)

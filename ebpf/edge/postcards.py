@@ -1,4 +1,4 @@
-"""INT-XD in a host: sends Telemetry Reports v2.0 about packets that leave or arrive at a device.
+"""INT-XD in a host: sends Telemetry Reports v2.0 on packets that leave or arrive at a device.
 
 The kernel program (postcards.bpf.c) records packets. A thread of this process writes the reports
 and sends them from the network namespace of the device. Each datagram has one report with a
@@ -28,14 +28,13 @@ INNER_TYPES = {4: 4, 6: 5}  # InType by IP version
 FIXED_WORDS = 2  # words of an individual report after the first one
 POLL_MS = 50
 INTERFACES, INGRESS_TIME, EGRESS_TIME = 0x4000, 0x0800, 0x0400
-"""The INT instructions that an edge supports: device and times.
-
-Ingress and egress time are the same, because an edge has only one point of measurement.
+"""The INT instructions that an edge program supports: device and times. Ingress and egress time are
+equal, because an edge program has only one measuring point.
 """
 
 
 class Postcard(NamedTuple):
-    """A packet record of the kernel."""
+    """A packet record of the kernel program."""
 
     sequence: int
     time_us: int
@@ -78,11 +77,12 @@ class Postcard(NamedTuple):
 
 
 class PostcardEdge:
-    """Reports packets of watched flows at a device, until close() or the end of this process.
+    """Edge program that reports packets of watched flows at a device.
 
-    `node` is the node id in reports; `collector` is an IPv4 address and UDP port. `namespace` is
-    the network namespace of the device, as `/proc/PID/ns/net`; None means the namespace of this
-    thread. The clock is CLOCK_MONOTONIC, in microseconds. Raises LoadError.
+    It runs until close(), or until this process ends. `node` is the node id in reports; `collector`
+    is an IPv4 address and UDP port. `namespace` is the network namespace of the device, as
+    `/proc/PID/ns/net`; None means the namespace of this thread. The clock is CLOCK_MONOTONIC, in
+    microseconds. Raises LoadError.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class PostcardEdge:
     def _send(self, record: bytes) -> None:
         try:
             self._socket.send(Postcard.of(record).report(self._node))
-        except OSError:  # without listener, route or memory, it does not retry, like a switch
+        except OSError:  # no listener, route or memory; like a switch, it does not retry
             self.unsent += 1
 
     def _work(self) -> None:

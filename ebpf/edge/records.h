@@ -1,6 +1,6 @@
-/* The records of flows in a host, per block. They correspond to the registers and counters of
- * p4src/ampm/ and have the same values. The records of a flow are written and read while its lock
- * is held, so a reader sees consistent values. */
+/* The records of flows in a host, per block. They have the same values as the registers and
+ * counters of p4src/ampm/. The lock of a flow is held while its records are written or read, so a
+ * reader sees consistent values. */
 #ifndef RECORDS_H
 #define RECORDS_H
 
@@ -55,7 +55,7 @@ struct {
 struct watch { /* as in p4src/ampm/watch.p4 */
     __u64 now_us;
     __u64 block_us;
-    __u32 packets; /* number of packets on the wire that the kernel handles as one (GSO, GRO) */
+    __u32 packets; /* packets on the wire; above 1 for merged packets (GSO, GRO) */
     __u32 bytes;
     __u32 hash;
     __u8 methods;
@@ -103,8 +103,8 @@ static __always_inline void count_sample(struct sample_record *record, const str
     }
 }
 
-/* Count a packet. The first measuring point also decides whether the packet is the pulse. Because
- * the spin lock is held, exactly one packet per block becomes the pulse. */
+/* Count a packet. The first measuring point also selects the pulse; the spin lock ensures that only
+ * one packet per block becomes the pulse. */
 static __always_inline void count(struct flow_records *flow, struct watch *watch)
 {
     struct cell *cell = &flow->cells[watch->colour & 1];

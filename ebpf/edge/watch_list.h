@@ -30,10 +30,10 @@ struct {
     __type(value, struct flow_key);
 } masks SEC(".maps");
 
-struct { /* what to do with the packets of a flow; each program defines its own structure */
+struct { /* parameters of the watched flows; each program defines the structure */
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, MAX_FLOWS);
-    /* a reader keeps its value while a new one replaces it */
+    /* a program keeps the value that it has read while a new value replaces it */
     __uint(map_flags, BPF_F_NO_PREALLOC);
     __type(key, struct flow_key);
     __type(value, struct watched);
@@ -77,8 +77,7 @@ static __always_inline void key_of(const struct headers *headers, struct flow_ke
 }
 
 /* Find the watched flow by tuple space search (Srinivasan et al., SIGCOMM 1999), with one lookup
- * per mask in use. Of all matches, the one with the highest priority wins, as in a switch's ternary
- * table. */
+ * per mask in use. The match with the highest priority wins, as in a ternary table of a switch. */
 static __always_inline struct watched *watched_by(const struct headers *headers)
 {
     union {
@@ -89,8 +88,8 @@ static __always_inline struct watched *watched_by(const struct headers *headers)
 
     key_of(headers, &whole.key);
     for (__u64 i = 0; i < MAX_MASKS && i < masks_used; i++) {
-        /* a variable with an address is in memory, where the verifier of Linux 6.1 does not
-         * track a counter */
+        /* `i` itself must not be in memory, where the verifier of Linux 6.1 does not track its
+         * bounds */
         __u32 index = i;
         const __u32 *mask = bpf_map_lookup_elem(&masks, &index);
         struct watched *found;

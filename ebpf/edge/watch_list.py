@@ -1,4 +1,4 @@
-"""The watch list of an edge program: the flow keys to which packets are compared (watch_list.h)."""
+"""The watch list of an edge program: the match keys of flows (watch_list.h)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,8 +78,8 @@ class WatchList:
                 slots[free : free + 1] = [mask]
         if len(flows) > MAX_FLOWS or len(slots) > MAX_MASKS:
             raise LoadError(
-                f"no room at a host edge for {len(flows)} flows with {len(slots)} "
-                f"masks; at most {MAX_FLOWS} flows and {MAX_MASKS} masks are supported"
+                f"no room in an edge program for {len(flows)} flows with {len(slots)} masks; at "
+                f"most {MAX_FLOWS} flows and {MAX_MASKS} masks are supported"
             )
         packed = {key: key.packed(kind, slots.index(mask)) for key, mask in masks.items()}
         wanted = {key.tobytes() for key in packed.values()}

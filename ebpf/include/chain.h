@@ -1,8 +1,7 @@
 /* A chain of XDP programs on one device: each program passes its packets to the next program.
  *
- * The loader sets `next_program` according to the order in which programs are attached. It is empty
- * after the last program. Then the tail call fails, which costs nothing, because it is a jump that
- * the kernel patches. */
+ * The loader sets `next_program` according to the order of attached programs. For the last program,
+ * it is empty, and the tail call fails. This costs no time, because the kernel patches the jump. */
 #ifndef CHAIN_H
 #define CHAIN_H
 
@@ -17,7 +16,7 @@ struct {
     __type(value, __u32);
 } next_program SEC(".maps");
 
-/* Pass the packet on, instead of XDP_PASS: `return pass_on(packet);` */
+/* Pass the packet to the next program. Use it instead of XDP_PASS: `return pass_on(packet);` */
 static __always_inline int pass_on(struct xdp_md *packet)
 {
     bpf_tail_call(packet, &next_program, 0);

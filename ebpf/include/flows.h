@@ -4,10 +4,10 @@
 #include "totals.h"
 
 // Exact counters: a hash table with groups of WAYS slots. A flow has a slot in its first group or,
-// if this group was full when the flow started, in its second one. If both are full, the flow is
-// not counted, but the number of its packets is added to a common counter. So the reader has an
-// upper bound for the packets of a flow: its count plus the common counter. The data read for each
-// packet are in two cache lines, which precede the keys.
+// if this group was full when the flow started, in its second group. If both are full, the flow has
+// no slot, and a common counter counts its packets. So the count of a flow plus the common counter
+// is an upper bound for its packets. The data read for each packet are in two cache lines before
+// the keys.
 #define WAYS 8
 struct group {
     __u64 hashes[WAYS];
@@ -46,8 +46,8 @@ static __always_inline void count_flow(
 }
 
 // HeavyKeeper (Yang et al., USENIX ATC 2018, section 3). A flow has one slot per row. Packets of
-// the flow that holds the slot increment its count. Packets of other flows decrement it with
-// probability DECAY^-count, and the flow that decrements it to 0 takes the slot.
+// the flow that owns the slot increment its count. Packets of other flows decrement the count with
+// probability DECAY^-count. The flow that decrements it to 0 becomes the owner.
 #define ROWS 2
 struct flow {
     __u64 hash;

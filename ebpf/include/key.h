@@ -1,5 +1,5 @@
-// The key of a flow, which consists of the header fields that its packets have in common, and a
-// 64-bit hash of the key.
+// The key of a flow (the header fields that its packets have in common), and a 64-bit hash of the
+// key.
 #pragma once
 #include "packet.h"
 
@@ -16,7 +16,7 @@ struct key {
 enum { SOURCE = 1, DESTINATION = 2, SOURCE_PORT = 4, DESTINATION_PORT = 8, PROTOCOL = 16 };
 const volatile __u32 key_fields = 31;
 
-// Odd random numbers set by the loader. Without them, senders could choose keys that collide.
+// Odd random numbers, set by the loader, so that senders cannot choose keys that collide.
 const volatile __u64 hash_factors[5] = {1, 3, 5, 7, 9};
 
 static __always_inline void key_of(const struct packet *packet, struct key *key)
@@ -42,8 +42,8 @@ static __always_inline __u64 mixed(__u64 word)
     return word ^ word >> 33;
 }
 
-// Return a multilinear hash. Words are folded first, because IPv4 addresses are in their upper
-// halves, which products modulo 2^64 would mostly lose.
+// Return a multilinear hash. Words are folded first, because products modulo 2^64 would lose most
+// bits of IPv4 addresses, which are in the upper halves.
 static __always_inline __u64 hash_of(const struct key *key)
 {
     __u64 words[5], sum = 0;

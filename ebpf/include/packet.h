@@ -23,7 +23,7 @@ struct packet {
     /* network byte order; IPv4 addresses as ::ffff:a.b.c.d, so that one kind of key fits both */
     __u32 source[4];
     __u32 destination[4];
-    /* 0 if the packet has no ports: truncated, a later fragment, or a protocol without ports */
+    /* 0 if the packet has no ports: truncated, fragment other than the first, or other protocol */
     __be16 source_port;
     __be16 destination_port;
     __u16 ether_type; /* after the VLAN tags */
@@ -45,8 +45,8 @@ struct reading {
     __u32 packet_end;
 };
 
-/* Limit an offset, so that the verifier remembers only this bound. Otherwise, its state would
- * differ between paths, and it would follow each path to its end. */
+/* Limit an offset, so that the verifier tracks only this bound. Otherwise, the verifier's state
+ * would differ between paths, and it would follow each path to its end. */
 #define BOUNDED(offset, most)                                                                      \
     ({                                                                                             \
         __u32 _offset = (offset);                                                                  \
@@ -54,9 +54,9 @@ struct reading {
         _offset & (most);                                                                          \
     })
 
-/* Return a pointer to `size` bytes, or NULL if the packet or the frame is too short. Compilers must
- * not see the relation between pointers. Otherwise, clang 19 would check one pointer and read
- * through a different one, which the verifier does not support. */
+/* Return a pointer to `size` bytes, or NULL if the packet or the frame is too short. The compiler
+ * must not know the relation between the pointers. Otherwise, clang 19 checks one pointer and reads
+ * through a different pointer, which the verifier rejects. */
 static __always_inline void *read_at(const struct reading *reading, __u32 offset, __u32 size)
 {
     void *at;
@@ -67,7 +67,7 @@ static __always_inline void *read_at(const struct reading *reading, __u32 offset
     return at + size > reading->data_end ? 0 : at;
 }
 
-/* Whether the header of a protocol starts with two ports. */
+/* Return whether the header of a protocol starts with two ports. */
 static __always_inline bool has_ports(__u8 protocol)
 {
     return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP ||
@@ -92,7 +92,7 @@ static __always_inline void parse_transport(const struct reading *reading, __u32
 }
 
 /* Set the end of an IP packet, which may be before the end of the frame. Returns false if it is
- * after the end of the frame, which is valid only for a quoted packet. */
+ * after the end of the frame; only a quoted packet may end there. */
 static __always_inline bool ends_at(struct reading *reading, __u32 end, bool is_quoted)
 {
     if (end > reading->packet_end)
@@ -124,9 +124,9 @@ static __always_inline bool parse_ip(struct reading *reading, struct packet *pac
     return true;
 }
 
-/* Extension headers by number (RFC 8200, 4; AH: RFC 4302, 2.2). Their length is `fixed` bytes, plus
- * `more` bytes for each unit of their second byte. This is a table, because the verifier would
- * follow all branches. */
+/* Extension headers by number (RFC 8200, 4; AH: RFC 4302, 2.2). The length is `fixed` bytes plus
+ * `more` bytes for each unit of the second byte. The code uses a table, because the verifier would
+ * follow each branch of a switch. */
 static const struct {
     __u8 fixed;
     __u8 more;
@@ -180,9 +180,9 @@ static __always_inline bool parse_ip6(struct reading *reading, struct packet *pa
     return true;
 }
 
-/* Parse a frame of `length` bytes, whose first bytes are accessible. Returns false if it is not IP
- * (then `version` is 0), or if its IP header is truncated or has wrong lengths. Then only the
- * fields before this header are valid. */
+/* Parse a frame of `length` bytes, whose first bytes are accessible. Returns false if the frame is
+ * not IP (`version` is then 0), or if the IP header is truncated or has wrong lengths. Then only
+ * the fields of earlier headers are valid. */
 static __always_inline bool parse_head(void *data, void *data_end, __u32 length,
                                        struct packet *packet)
 {

@@ -1,9 +1,7 @@
 // Two buffers of all data, per CPU. Packets fill one buffer, while user space reads and clears the
-// other one.
-//
-// To swap them, user space changes `active` and then updates `grace`, a map of maps. This call
-// returns when no program is running that may have read the old value. So each packet is counted in
-// exactly one window, and no program writes to a buffer while it is read.
+// other one. To swap the buffers, user space changes `active` and then updates `grace`, a map of
+// maps. The update returns when no running program can have read the old value. So each packet is
+// counted in exactly one window, and no program writes to a buffer while user space reads it.
 #pragma once
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -30,7 +28,7 @@ struct {
     });
 } grace SEC(".maps");
 
-// A map with two buffers of `count` entries per CPU; the reader sets `count`.
+// A map with two buffers of `count` entries per CPU; the loader sets `count`.
 #define BUFFERS(name, type_)                        \
     struct {                                        \
         __uint(type, BPF_MAP_TYPE_ARRAY);           \

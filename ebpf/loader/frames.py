@@ -30,7 +30,7 @@ LONGEST_FRAME = 3520  # bytes of a page that are available for the frame
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of running a program on a packet, or on the last one of several."""
+    """The result of running a program on a packet, or on the last of several packets."""
 
     verdict: int
     frame: bytes
@@ -39,15 +39,15 @@ class Tried:
 
 @dataclass(frozen=True)
 class Sent:
-    """Live frames on which a program was run."""
+    """Result of running a program on live frames."""
 
     packets: int
     wall_ns: int
-    cpu_ns: int  # CPU time of this thread, including the kernel's work for it
+    cpu_ns: int  # CPU time of this thread, including the kernel
 
     @property
     def ns_per_packet(self) -> float:
-        """Return the wall time per packet; only meaningful if this thread has its own core."""
+        """Return the wall time per packet, which is meaningful only on a dedicated core."""
         return self.wall_ns / self.packets
 
 
@@ -93,12 +93,15 @@ def live(
 
     The program runs instead of the device's own program, and its verdict takes effect. Passed
     packets go to the kernel's stack, as packets of that device and its receive queue. The device
-    needs an XDP program, or GRO. If there are many frames, all have one length, and each packet is
-    the next frame. A program before this one writes the bytes that differ, and at least the first
-    `restored` bytes, because the program under test may modify them. A program that is not attached
-    must be registered with the kernel in each run, which takes about 20 ms. To avoid this,
-    `held_at` can name a device without a program, to which this program is attached in the
-    meantime. Raises LoadError.
+    needs an XDP program, or GRO.
+
+    With several frames, which must have equal lengths, each packet is the next frame. An additional
+    program before this one writes the bytes that differ, and at least the first `restored` bytes,
+    because the program under test may modify them.
+
+    If the program is not attached, the kernel must register it in each run, which takes about 20
+    ms. To avoid this, the program is attached in the meantime to `held_at`, a device without a
+    program. Raises LoadError.
     """
     one, many = _split(frames)
     if not 0 < batch <= LARGEST_BATCH:
@@ -123,7 +126,7 @@ def live(
 
 @contextmanager
 def _held(program: Program, device: str) -> Iterator[None]:
-    """Keep a program in the kernel's list of directly called programs."""
+    """Keep a program in the kernel's list of directly called programs (see live())."""
     index = _index(device)
     try:
         link = create_link(program.fd, index, XDP_HOOK, MODES["native"])
@@ -168,10 +171,7 @@ def _split(frames: bytes | Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
 
 @contextmanager
 def _with_table(program: Program, frames: Sequence[bytes], restored: int = 0) -> Iterator[Program]:
-    """Yield the program.
-
-    If there are frames to write, another program before it writes them to the packets.
-    """
+    """Yield the program; if there are several frames, with a program before it that writes them."""
     if not frames:
         yield program
         return
@@ -201,7 +201,8 @@ def _part(frames: Sequence[bytes], restored: int) -> tuple[int, int]:
     length = rows.shape[1]
     if words > MOST_WORDS or words * WORD_BYTES > length:
         raise LoadError(
-            f"frames differ in bytes {first} to {end}: expected {MOST_WORDS * WORD_BYTES} at most"
+            f"frames differ in bytes {first} to {end}: expected at most {MOST_WORDS * WORD_BYTES} "
+            f"bytes"
         )
     return min(first, length - words * WORD_BYTES), words
 

@@ -1,7 +1,7 @@
 """The hooks of a device where programs are attached: XDP, tc ingress and tc egress.
 
-Each hook has an ordered list of programs. Programs are attached by BPF links, which end with the
-process. Only clsact, on kernels before 6.6, has no links.
+Each hook has an ordered list of programs. BPF links attach the programs, and end with the process.
+Only clsact (kernels before 6.6) has no links.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Hook(Protocol):
         """Add a program. Raises LoadError."""
 
     def replace(self, place: Place, program: Program) -> None:
-        """Replace a program.
+        """Replace a program; exactly one of the two programs processes each packet.
 
-        Each packet is processed by one of the two. Raises LoadError.
+        Raises LoadError.
         """
 
     def remove(self, place: Place) -> None:
@@ -63,7 +63,7 @@ class Hook(Protocol):
 class Xdp:
     """XDP of a device.
 
-    The kernel runs one program, which passes packets to the next one.
+    The kernel runs the first program; each program passes packets to the next.
     """
 
     def __init__(self, device: str, index: int, mode: str) -> None:
@@ -96,7 +96,7 @@ class Xdp:
         return self.places[at].program if at < len(self.places) else None
 
     def _enter(self, at: int, program: Program, following: Program | None) -> None:
-        """Start to use a program that other programs follow. Raises LoadError."""
+        """Insert a program in front of the programs that follow it. Raises LoadError."""
         chain.enter(program, following)
         try:
             self._lead(at, program)
@@ -107,13 +107,13 @@ class Xdp:
     def _leave(self, program: Program) -> None:
         """Release a program that gets no more packets.
 
-        Packets that are in it continue.
+        Packets that it is processing continue.
         """
         wait_for_packets()
         chain.leave(program)
 
     def _lead(self, at: int, program: Program | None) -> None:
-        """Send packets to the program at index `at` from now on, atomically. Raises LoadError."""
+        """Redirect packets to the program at index `at`, atomically. Raises LoadError."""
         if at:
             chain.set_next(self.places[at - 1].program, program)
         elif program is None:
@@ -130,7 +130,7 @@ class Xdp:
     def _why(self, error: OSError) -> str:
         number = error.errno or 0
         if number in (errno.EBUSY, errno.EEXIST):
-            return "another process has an XDP program there, or one in the other mode"
+            return "it has an XDP program of another process or in the other mode"
         if number == errno.EOPNOTSUPP:
             return f'its driver does not support {self.mode} XDP; attach with mode="generic"'
         if number == errno.ERANGE:
@@ -172,7 +172,9 @@ class Tcx:
 
 
 class Clsact:
-    """tc of a device on any kernel, by filters of a qdisc, which stay after this process ends."""
+    """tc of a device on any kernel, by filters of a qdisc; the filters stay after this process
+    ends.
+    """
 
     def __init__(self, device: str, index: int, point: str) -> None:
         self.places: list[Place] = []
@@ -194,8 +196,8 @@ class Clsact:
         place.priority = max(equal, default=first - 1) + 1
         if place.priority == first + EQUAL_ORDERS:
             raise LoadError(
-                f"interface {self._device}: tc: no free priority after others of "
-                f"order {place.order}; use another order"
+                f"interface {self._device}: tc: no free priority for order {place.order}; use "
+                f"another order"
             )
         place.link = self._attach(place, TcOptions(program=place.program.fd))
         self.places.append(place)

@@ -44,7 +44,7 @@ def update_link(link: int, program_fd: int) -> None:
 def wait_for_packets() -> None:
     """Wait until no packet is in a program that was detached before this call.
 
-    The kernel runs programs as RCU readers, and this membarrier waits for all of them.
+    The kernel runs programs as RCU readers, and this membarrier waits for all RCU readers.
     """
     _, membarrier = _numbers()
     _call(membarrier, _GLOBAL, 0, 0)

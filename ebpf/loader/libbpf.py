@@ -104,7 +104,7 @@ _FUNCTIONS: Signatures = {
     "bpf_tc_detach": (c_int, [POINTER(TcHook), POINTER(TcOptions)]),
 }  # fmt: skip
 
-# messages of libbpf since the list was cleared; on failure, the verifier's log
+# messages of libbpf (on failure, the verifier's log), since the list was cleared
 said: list[str] = []
 
 
@@ -118,8 +118,8 @@ def library() -> ctypes.CDLL:
         declare(loaded, loaded, _FUNCTIONS, errno=True)
     except OSError as error:
         raise LoadError(
-            f"no {NAME} found, or one that lacks a function: run ./setup.sh (package libbpf-dev; "
-            f"Ubuntu 22.04's is too old): {error}"
+            f"{NAME} is missing or too old; run ./setup.sh (package libbpf-dev; the package of "
+            f"Ubuntu 22.04 is too old): {error}"
         ) from None
     loaded.libbpf_set_print(_print)
     return loaded

@@ -36,7 +36,7 @@ def enter_namespace(namespace: int) -> Iterator[None]:
 def _enter(namespace: int) -> None:
     if ctypes.CDLL(None, use_errno=True).setns(namespace, CLONE_NEWNET):
         why = os.strerror(ctypes.get_errno())
-        raise LoadError(f"no network namespace can be entered ({why}): run as root")
+        raise LoadError(f"cannot enter a network namespace ({why}); run as root")
 
 
 class Link:
@@ -52,7 +52,7 @@ class Link:
         return self._place.program
 
     def replace(self, program: Program) -> None:
-        """Replace the attached program. Each packet is processed by one of the two.
+        """Replace the attached program; exactly one of the two programs processes each packet.
 
         Raises LoadError.
         """
@@ -87,7 +87,7 @@ def attach_xdp(program: Program, device: str, *, mode: str = "native", order: in
     key = _key(device, "xdp")
     hook = _hooks.get(key) or Xdp(device, key[1], mode)
     if isinstance(hook, Xdp) and hook.mode != mode:
-        raise LoadError(f"interface {device} has XDP programs in mode {hook.mode} already")
+        raise LoadError(f"interface {device} already has XDP programs in mode {hook.mode}")
     return _attach(key, hook, program, order)
 
 

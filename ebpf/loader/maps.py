@@ -1,4 +1,4 @@
-"""Maps of a loaded program, which are read and written as numpy arrays with the C types."""
+"""Maps of a loaded program; values are numpy arrays with the C types."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)
 
 @dataclass(frozen=True)
 class Map:
-    """A map. `key` and `value` are the dtypes of its C types; `value` is that for one CPU.
+    """A map. `key` and `value` are the dtypes of the C types; `value` is the type for one CPU.
 
-    In a per-CPU map, arrays of values have one more axis, for all possible CPUs.
+    In a per-CPU map, arrays of values have an additional axis for all possible CPUs.
     """
 
     name: str
@@ -105,8 +105,8 @@ class Map:
     def put_new(self, key: Any, values: npt.ArrayLike | None = None) -> Map:
         """Store a new map with these values (see write()) at a key of a map of maps.
 
-        When this method returns, no packet is in a program that saw the previous map, because the
-        kernel waits for them. The caller must close the new map's `fd`. Raises LoadError.
+        When this method returns, no running program uses the previous map. The caller must close
+        the `fd` of the new map. Raises LoadError.
         """
         if self.inner is None:
             raise LoadError(f"map {self.name} is not a map of maps of its C code")

@@ -71,7 +71,8 @@ class ProgramObject:
     def close(self) -> None:
         """Release programs and maps.
 
-        Attached programs stay, because the kernel's links hold them."""
+        Attached programs stay, because the kernel's links have references to them.
+        """
         if self._handle:
             library().bpf_object__close(self._handle)
             self._handle = 0
@@ -85,13 +86,13 @@ class ProgramObject:
         for name, value in constants.items():
             if record is None or name not in names:
                 raise LoadError(
-                    f"{self.source}: no constant {name}; expected one of: "
+                    f"{self.source}: no constant {name}; expected one of "
                     f"{', '.join(names) or 'none'}"
                 )
             _set(record, name, value, self.source)
 
     def _initial(self, at: int) -> np.void:
-        """Return the record of constants, which libbpf stores until loading."""
+        """Return libbpf's record of constants, which can be changed before loading."""
         size = ctypes.c_size_t()
         start = library().bpf_map__initial_value(at, ctypes.byref(size))
         kind = self._types.dtype(library().bpf_map__btf_value_type_id(at))
@@ -103,9 +104,7 @@ class ProgramObject:
         there = _find_maps(self._handle)
         for name, entries in sizes.items():
             if name not in there:
-                raise LoadError(
-                    f"{self.source}: no map {name}; expected one of: {', '.join(there)}"
-                )
+                raise LoadError(f"{self.source}: no map {name}; expected one of {', '.join(there)}")
             if library().bpf_map__set_max_entries(there[name], entries):
                 raise LoadError(f"{self.source}: map {name} cannot have {entries} entries")
 
@@ -139,7 +138,7 @@ class ProgramObject:
                    lib.bpf_map__max_entries(at), lib.bpf_map__map_flags(at), inner)  # fmt: skip
 
     def _dtype(self, number: int, size: int) -> np.dtype[Any]:
-        """Return the dtype of a type by number; 0 means that the C code only states the size."""
+        """Return the dtype of a type by number; 0: the C code states only the size."""
         if number:
             return self._types.dtype(number)
         return np.dtype({4: "u4", 8: "u8"}.get(size, f"V{size}"))

@@ -10,10 +10,10 @@ from telemark.backends.real.isolation import uninterrupted
 
 
 class Ring:
-    """A map of type RINGBUF. `take` is called with each record, in the order of reservation.
+    """A map of type RINGBUF; `take` is called with each record, in the order of reservation.
 
-    poll() and drain() raise the exceptions of `take` after they have processed all records. Raises
-    LoadError.
+    If `take` raises an exception, poll() and drain() raise it after they have processed all
+    records. Raises LoadError.
     """
 
     def __init__(self, buffer: Map, take: Callable[[bytes], None]) -> None:

@@ -1,8 +1,9 @@
-/* Writes a different frame of a table to each packet, because BPF_PROG_TEST_RUN always sends the
- * same packet.
+/* Writes the next frame of a table to each packet, because BPF_PROG_TEST_RUN always uses the same
+ * packet.
  *
- * It runs before the program under test. It only writes the bytes that differ between frames or
- * that this program changes, because the kernel does not restore them. */
+ * This program runs before the program under test. It writes only the bytes that differ between
+ * frames, and bytes that the program under test may have changed, because the kernel does not
+ * restore them. */
 #include "chain.h"
 
 

@@ -15,7 +15,7 @@ _FUNCTION = re.compile(r"(unknown func|invalid func|helper call is not allowed)"
 
 
 def find_reason(said: str, release: str) -> str | None:
-    """Return from libbpf's messages why an object was rejected, or None if unknown."""
+    """Return the reason for rejection of an object from libbpf's messages; None if unknown."""
     if failed := re.search(r"libbpf: map '(\S+)': failed to create: ?(.*?)\(-?\d+\)", said):
         return f"map {failed[1]} cannot be made: {failed[2]}"
     log = re.search(r"-- BEGIN PROG LOAD LOG --\n(.*?)-- END PROG LOAD LOG --", said, re.DOTALL)

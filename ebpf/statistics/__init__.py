@@ -1,1 +1,3 @@
-"""Streaming statistics of packets, which eBPF computes in one pass and readers merge per window."""
+"""Streaming statistics of packets: eBPF computes them in one pass, and readers merge them per
+window.
+"""

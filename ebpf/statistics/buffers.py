@@ -1,4 +1,4 @@
-"""Double buffers of eBPF programs (include/windows.h), read and cleared without losses."""
+"""Double buffers of eBPF programs (include/windows.h), which are read and cleared without loss."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ class Buffers:
     def __init__(self, loaded: ProgramObject, names: Mapping[str, int], seed: int) -> None:
         """Map the buffers.
 
-        `names` contains the maps with buffers, and "rng_states", which `seed` initializes.
+        `names` contains the maps with buffers, and "rng_states", which is initialized with `seed`.
         """
         processors = possible_processors()
         self.maps: dict[str, NDArray[Any]] = {

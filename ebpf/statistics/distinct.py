@@ -3,10 +3,10 @@
 Flajolet, Fusy, Gandouet, Meunier, AofA 2007.
 
 With m registers the standard error is 1.04 / sqrt(m). The estimator is Ertl's ("New cardinality
-estimation algorithms for HyperLogLog sketches", 2017, section 4). The original estimator has a bias
-where it changes from counting empty registers to their harmonic mean; Ertl's has none. The
-distribution of a register is known exactly: after n distinct flows, it is at most k with
-probability (1 - 2^-k / m)^n.
+estimation algorithms for HyperLogLog sketches", 2017, section 4). The original estimator is biased
+near the point where it switches from the number of empty registers to the harmonic mean; Ertl's
+estimator is not. The distribution of a register is known exactly: after n distinct flows, it is at
+most k with probability (1 - 2^-k / m)^n.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exact statistics of all packets with unlimited memory, as reference for the estimates.
+"""Exact statistics of all packets with unlimited memory, as a reference for the estimates.
 
 Flows are numbers, one per packet; values are numbers, such as lengths.
 """
@@ -30,7 +30,7 @@ def variance(values: Sequence[int]) -> float:
 
 
 def quantile(values: ArrayLike, part: float) -> int:
-    """Return the smallest value that at least a fraction `part` of all values do not exceed."""
+    """Return the smallest v such that at least a fraction `part` of the values is at most v."""
     ordered = np.sort(np.asarray(values))
     return int(ordered[max(int(np.ceil(part * len(ordered))), 1) - 1])
 

@@ -2,9 +2,9 @@
 
 Golab et al., IMC 2003, section 3.
 
-The window consists of basic windows. In each basic window, the kernel counts every flow, and user
-space stores a summary of the flows with most packets. A flow that is not in a summary had at most
-as many packets in that basic window as the smallest flow in the summary. delta is the sum of these
+A window consists of basic windows. In each basic window, the kernel counts every flow, and user
+space stores a summary of the flows with most packets. In that basic window, a flow outside the
+summary had at most as many packets as the smallest flow in the summary. delta is the sum of these
 bounds over the window. So for a flow with f packets in the window, of which `reported` are in
 summaries,
 
@@ -13,8 +13,8 @@ f - delta <= reported <= f,
 a reported flow (above delta) has more than delta packets, and every flow with more than 2 delta
 packets is reported.
 
-Two details differ from the paper. A summary that lists all flows bounds all others by 0. And if the
-kernel's table was full, the number of packets of uncounted flows is part of the bound, so the
+Two details differ from the paper. If a summary lists all flows, the bound for other flows is 0. If
+the kernel's table was full, the number of packets of uncounted flows is added to the bound, so the
 guarantees hold for any table size.
 """
 
@@ -71,7 +71,7 @@ class Frequent:
         return {flow: count for flow, count in self._counts.items() if count > self.delta}
 
     def at_most(self, flow: bytes) -> int:
-        """Return an upper bound of a flow's packet count, which is tighter for listed flows."""
+        """Return an upper bound of a flow's packet count; the bound is tighter for listed flows."""
         missing = (each.bound for each in self._summaries if flow not in each.counts)
         return self._counts[flow] + sum(missing)
 

@@ -1,4 +1,4 @@
-// Counts each flow in a hash map of the kernel, as the baseline for the cost of the statistics.
+// Counts each flow in a hash map of the kernel: the baseline for the CPU time of the statistics.
 //
 // Each entry of the map has a key and one counter per CPU. If the map is full, new flows are not
 // counted.

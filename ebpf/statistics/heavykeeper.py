@@ -2,12 +2,12 @@
 
 Yang et al., USENIX ATC 2018, section 3.
 
-Small flows do not stay in a bucket. A large flow decays the count in a bucket to 0 and takes the
-bucket. It then retains the bucket, because the probability of a decay is DECAY^-count. A count
-starts at 1 with the first packet of the flow in the bucket, and grows only with packets of the
-flow. So it never exceeds the true count. The paper stores the keys of the largest flows in a heap,
-and fingerprints in buckets. Here, each bucket contains the key of its flow, which the kernel
-compares by a 64-bit hash. User space sorts the flows instead of using a heap.
+Small flows do not stay in a bucket. A large flow decrements the count in a bucket to 0 and takes
+the bucket. It then keeps the bucket, because the probability of a decrement is DECAY^-count. A
+count starts at 1 when the flow takes the bucket, and grows only with packets of the flow, so it
+never exceeds the flow's packet count. The paper stores keys of the largest flows in a heap, and
+fingerprints in buckets. Here, each bucket contains the key and a 64-bit hash of its flow; the
+kernel compares only the hash. User space sorts the flows instead of using a heap.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from ebpf.statistics.flows import WORDS, Flows, pack_keys
 ROWS = 2  # include/flows.h
 BUCKET_BYTES = 56
 DECAY = 1.08
-DECAYS = 256  # larger counts never decay, since the probability is below 3e-9
+DECAYS = 256  # larger counts never decay, because the probability is below 3e-9
 
 
 def columns_in(memory_bytes: int) -> int:

@@ -5,9 +5,8 @@ samples are merged by drawing how many elements come from each (hypergeometric d
 dimension, k-medians has an exact solution by dynamic programming (Wang and Song, The R Journal
 2011). So the only error is that of the sample. The distance to the nearest centre changes at most
 as fast as the length. So by Kantorovich and Rubinstein, the mean distances in sample and stream
-differ by at most their Wasserstein distance W1. Therefore, the mean distance of the sample's best
-centres exceeds that of the stream's best centres by at most 2 W1. W1 here is the one between stream
-and a uniform sample.
+differ by at most the Wasserstein distance W1 between the sample and the stream. Therefore, the mean
+distance of the sample's best centres exceeds that of the stream's best centres by at most 2 W1.
 """
 
 from __future__ import annotations

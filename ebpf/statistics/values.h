@@ -23,7 +23,7 @@ static __always_inline void add_quantiles(__u32 buffer, __u32 length)
         histogram->counts[class]++;
 }
 
-// A uniform sample of a window's packets: the n-th packet takes the slot of an earlier one with
+// A uniform sample of a window's packets: the n-th packet replaces a sampled packet with
 // probability SAMPLE / n (algorithm R: Vitter, ACM TOMS 1985).
 #define SAMPLE 512
 struct sample {

@@ -1,4 +1,4 @@
-"""Alerts, which consist of the detected threat, its evidence and its time."""
+"""Alerts: the detected threat, its evidence and its time."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -18,10 +18,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The counts of a window, and the hosts that an alert is about.
+    """The evidence of an alert: counts of a window, and the hosts, ports and protocol involved.
 
-    Addresses have 16 bytes; IPv4 addresses are mapped into IPv6. Addresses, ports and protocol that
-    an alert is not about are zero.
+    Addresses have 16 bytes; IPv4 addresses are mapped into IPv6. Fields that do not apply to the
+    alert are zero.
     """
 
     source: bytes
@@ -32,7 +32,7 @@ class Evidence:
     packets: int
     bytes: int
     distinct: float  # estimated number of distinct destinations, ports or sources
-    returned: int  # packets that continue handshakes, or bytes of requests
+    returned: int  # number of packets that continue handshakes, or of bytes of requests
     share: float  # fraction of all packets in the window
 
 

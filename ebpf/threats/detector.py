@@ -30,13 +30,13 @@ AMPLIFYING = (53, 123, 161, 389, 1900, 11211, 19, 17, 520, 111)
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits per window; a value above its limit raises an alert."""
+    """Limits per window; a value above its limit raises an alert."""
 
     share: float = 0.3  # fraction of all packets that two hosts exchange
-    min_packets: int = 1000  # minimum packets of a window for fractions to be meaningful
+    min_packets: int = 1000  # minimum number of packets of a window for the limit `share`
     destinations: int = 100  # number of hosts to which one host opens connections
     ports: int = 100  # number of ports of one host to which another host opens connections
-    openings: int = 1000  # new connections to a service, if less than half of them continue
+    openings: int = 1000  # number of new connections to a service, less than half of which continue
     answers: int = (
         100_000  # bytes of responses of amplifying services, and five times the bytes of requests
     )
@@ -78,7 +78,7 @@ class Detector:
         processors = possible_processors()
         self._buffers = Buffers(loaded, setting.sizes(processors), setting.seed)
         self.totals = Totals(0, 0, 0, 0, 0)  # totals of the last window
-        # number of suspects that found no slot, and of suspects that lost their slot, since the
+        # numbers of suspects without a slot, and of suspects replaced in their slot, since the
         # start
         self.refused = self.replaced = 0
 
@@ -120,7 +120,7 @@ class Detector:
                 yield kind, evidence
 
     def _least_packets(self) -> float:
-        """Return the packet count per CPU below which no suspect can exceed a limit."""
+        """Return the minimum packet count per CPU for which a suspect can exceed a limit."""
         limits = self.limits
         least = min(limits.destinations, limits.ports, limits.openings, limits.reflectors)
         return least / 2 / possible_processors()

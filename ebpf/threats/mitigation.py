@@ -1,7 +1,7 @@
 """Converts alerts to temporary rules of the DDoS filter.
 
-The detector runs before the filter (it has a smaller `order`), so it also sees packets that the
-filter drops. A continuing attack causes further alerts, which extend the rules.
+The detector runs before the filter (it has a smaller `order`), so it also counts packets that the
+filter drops. A continuing attack causes further alerts, which extend the lifetime of the rules.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ HOLD_S = 60.0
 def rules_for(alert: Alert) -> tuple[Rule, ...]:
     """Return the most specific rules that stop a threat.
 
-    For a heavy hitter: this pair of hosts. For a superspreader: packets of the source with its
-    protocol. For a port scan: the same, but only to the scanned host. For a SYN flood: packets to
-    the attacked service from any source, because sources are forged. A closed port would complete
-    the attack, so the rule passes retransmitted SYNs. For amplification: packets to the victim from
-    the amplifying service, and UDP fragments, because only the first fragment has ports.
+    Heavy hitter: this pair of hosts. Superspreader: packets of the source with its protocol. Port
+    scan: the same, but only to the scanned host. SYN flood: packets to the attacked service from
+    any source, because sources are forged; retransmitted SYNs pass, since a rule that drops all
+    SYNs would complete the attack. Amplification: packets to the victim from the amplifying
+    service, and UDP fragments, because only the first fragment has ports.
     """
     seen = alert.evidence
     source, destination = _host(seen.source), _host(seen.destination)
@@ -48,9 +48,9 @@ def rules_for(alert: Alert) -> tuple[Rule, ...]:
 
 
 class Mitigation:
-    """Makes a filter block the traffic of alerts until `hold_s` after the last alert about it.
+    """Adds rules for alerts to a filter, and removes a rule `hold_s` after its last alert.
 
-    Only alerts of the given kinds count. Rules that the filter had before stay unchanged.
+    Only alerts of the given kinds count. Existing rules of the filter stay unchanged.
     """
 
     def __init__(
@@ -64,11 +64,11 @@ class Mitigation:
 
     @property
     def rules(self) -> list[Rule]:
-        """Return the rules that are in effect because of alerts."""
+        """Return the rules that were added for alerts."""
         return [*self._until_s]
 
     def act(self, alerts: Iterable[Alert], now_s: float | None = None) -> list[Rule]:
-        """Add rules for alerts and remove outdated ones; return the new rules.
+        """Add rules for alerts and remove outdated rules; return the new rules.
 
         `now_s` is the time by CLOCK_MONOTONIC; the default is now.
         """

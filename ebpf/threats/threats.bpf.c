@@ -1,8 +1,8 @@
 /* Statistics for threat detection, counted once per packet, at XDP and tc.
  *
  * HeavyKeeper finds heavy pairs of hosts. Suspects are hosts, and pairs of hosts, that open
- * connections or get responses of amplifying services. Each has a packet count and a bitmap of its
- * peers. */
+ * connections or get responses of amplifying services. Each suspect has a packet count and a bitmap
+ * of its peers. */
 #include "chain.h"
 #include "flows.h"
 
@@ -27,7 +27,7 @@ struct suspects {
 BUFFERS(suspects, struct suspects);
 
 struct losses {
-    __u64 refused, replaced; /* suspects that found no slot; suspects that lost their slot */
+    __u64 refused, replaced; /* suspects without a slot; suspects replaced by others */
 };
 BUFFERS(losses, struct losses);
 
@@ -57,9 +57,9 @@ static __always_inline struct suspect *known(struct suspects *group, __u64 hash)
     return 0;
 }
 
-/* Return a slot for a new suspect. It is free, or taken from another suspect with a probability
- * that decreases with the packets of that suspect, as in HeavyKeeper. So a sender that forges many
- * addresses does not displace a suspect with many packets. */
+/* Return a slot for a new suspect. If none is free, the new suspect replaces another one with a
+ * probability that decreases with the packet count of the latter, as in HeavyKeeper. So a sender
+ * that forges many addresses does not replace a suspect with many packets. */
 static __always_inline struct suspect *place_for(struct suspects *group, __u32 buffer)
 {
     struct losses *lost = bpf_map_lookup_elem(&losses, &buffer);
@@ -108,7 +108,7 @@ static __always_inline void blame(__u32 buffer, enum kind kind, const struct key
     suspect->seen[whom >> 61] |= 1ULL << (whom & 63);
 }
 
-/* Count evidence against the suspicion, if there is such a suspect. */
+/* Count exonerating evidence, if the suspect has a slot. */
 static __always_inline void defend(__u32 buffer, enum kind kind, const struct key *key, __u64 much)
 {
     __u64 hash = hash_of_kind(kind, key);

@@ -23,8 +23,8 @@ from importers.switch_cli.commands import CommandError, read_script
         ("table_add prefixes metered 10.0.0.0 =>", "key hdr.probe.address: value '10.0.0.0': "
          "expected two values, such as 10.0.0.0/8"),
         ("table_add prefixes metered 10.0.0.0/33 =>", "expected a length of 0 to 32"),
-        ("table_add prefixes metered 10.0.0.256/8 =>", "expected a number such as 10 or 0x0a, or an "
-         "IPv4 address"),
+        ("table_add prefixes metered 10.0.0.256/8 =>", "expected a number such as 10 or 0x0a, or "
+         "an IPv4 address"),
         ("table_add choices NoAction 0&&&0 0->1 0&&&0 =>", "priority '=>': table "),
         ("table_add choices NoAction 0&&&0 2->1 0&&&0 => 1", "range '2->1': the end is less"),
         ("table_add choices NoAction 0&&&0 0->1 1&&&1 => 1", "expected a mask with all bits or"),

@@ -62,7 +62,8 @@ def test_rates_of_meters_are_units_of_a_microsecond(tmp_path: Path) -> None:
         assert console.messages == []
         await console("meter_set_rates pace 0 0.0000005:1 0.00001:1")
         assert console.messages == [
-            "typed:1: rate 0.0000005:1: rounded from 0.5 to 1 per second, because rates are integers"
+            "typed:1: rate 0.0000005:1: rounded from 0.5 to 1 per second, "
+            "because rates are integers"
         ]
 
     on_a_switch(tmp_path, body)
