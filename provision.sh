@@ -76,5 +76,5 @@ cat <<END
 Telemark is ready in $PWD. Next steps:
     sudo python experiments/ampm_loss.py --quick      # run one experiment
     sudo ./run_all.sh --quick                         # run all experiments, then open results/index.html
-    sudo .venv/bin/telemark run --help                # run a network described for another tool
+    sudo .venv/bin/telemark run --help                # run a network description of another tool
 END

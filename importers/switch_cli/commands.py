@@ -84,7 +84,7 @@ def _convert(word: str, parameter: inspect.Parameter) -> Any:
     if parameter.annotation is str:
         return word
     if not word.isdecimal():
-        raise CommandError(f"{parameter.name} {word!r}: expected a number, 0 or more")
+        raise CommandError(f"{parameter.name} {word!r}: expected a number of at least 0")
     return int(word)
 
 

@@ -57,7 +57,7 @@ def test_writers_reach_their_own_regions_and_are_answered(tmp_path: Path) -> Non
     assert outcome.counts.refused == {"GAP": 1, "KEY": 1}
     gap, key = outcome.refusals
     assert gap.endswith("PSN 2: expected 1; a packet was lost, and a NAK requests it")
-    assert key.endswith("R_Key 0x00001000: differs from the R_Key of the region of the queue pair")
+    assert key.endswith("R_Key 0x00001000: the region of the queue pair has a different R_Key")
     answers = pcap.read_frames(net.capture("s1", "h1", "out"))[1]
     assert [Answer.read(rc, frame) for frame in answers] == [
         Answer(0, msn=1), Answer(1, msn=2, before=0), Answer(2, 0x60, msn=2),

@@ -132,7 +132,7 @@ def test_rights_of_a_region_and_errors_are_reported() -> None:
     nic.receive(frames([bytes(broken), add(0, 0, 1)(requester)], time_ns=1_500_000_000))
     icrc, access = nic.refusals()
     assert icrc.startswith("1.500000 s, queue pair 0x100, PSN 16777215: iCRC 0x")
-    assert access.endswith("opcode 0x14: the region does not allow it")
+    assert access.endswith("opcode 0x14: the region does not have this right")
 
 
 def test_what_cannot_be_is_said_in_one_line() -> None:

@@ -184,7 +184,7 @@ def test_a_full_filter_refuses_counts_and_goes_on(
     masks = [Rule(source=ip_network(f"10.0.0.0/{bits}"), protocol=1) for bits in range(8, 25)]
     monkeypatch.setattr(ddos_filter, "MAX_RULES", 65536)
     filter_.replace(masks[:16])
-    with pytest.raises(FilterFull, match="17 kinds of tuples: expected 65536 and 16 at most"):
+    with pytest.raises(FilterFull, match="17 kinds of tuples; expected at most 65536 and 16"):
         filter_.add(masks[16])
 
 

@@ -121,7 +121,7 @@ def test_hosts_and_switches_count_the_same_packets_in_each_block(
     ("flow", "places", "problem"),
     [
         (WatchedFlow(1, "10.0.0.1", "10.0.0.2"), (False, False), "switches in between"),
-        (WatchedFlow(1024, "10.0.0.1", "10.0.0.2"), (True, False), "room for flows 0 to 1023"),
+        (WatchedFlow(1024, "10.0.0.1", "10.0.0.2"), (True, False), "supports only flows 0 to 1023"),
         (WatchedFlow(1, "fd00::1", "fd00::2", flow_mon_id=1, tunnel=TUNNEL), (True, False),
          "makes no tunnel"),
     ],

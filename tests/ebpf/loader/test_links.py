@@ -122,7 +122,7 @@ def test_at_clsact_there_is_room_for_so_many_of_one_order(
     with ExitStack() as stack:
         for _ in range(hooks.EQUAL_ORDERS):
             stack.enter_context(attach_tc(program, veth[1]))
-        with pytest.raises(LoadError, match=r"^interface v1: tc: no free priority after others"):
+        with pytest.raises(LoadError, match=r"^interface v1: tc: no free priority for order"):
             attach_tc(program, veth[1])
         stack.enter_context(attach_tc(program, veth[1], order=1))
 
@@ -173,7 +173,7 @@ def test_programs_go_with_who_attached_them(
     assert holder.stdout
     holder.stdout.readline()
     assert "prog/xdp" in shown()
-    with loaded(PASS) as whole, pytest.raises(LoadError, match="another process has an XDP"):
+    with loaded(PASS) as whole, pytest.raises(LoadError, match="an XDP program of another process"):
         attach_xdp(whole.programs["at_xdp"], veth[1])
     holder.kill()
     holder.wait()

@@ -36,10 +36,10 @@ def test_constants_and_sizes_are_those_it_is_loaded_with(write_bpf: Write) -> No
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (({"nothing": 1},), "no constant nothing; expected one of: verdict"),
+        (({"nothing": 1},), "no constant nothing; expected one of verdict"),
         (({"verdict": "many"},), "constant verdict (int32) cannot be many: "),
         (({"verdict": 1 << 32},), "constant verdict (int32) cannot be 4294967296: "),
-        (({}, {"nothing": 1}), "no map nothing; expected one of: "),
+        (({}, {"nothing": 1}), "no map nothing; expected one of "),
         (({}, {"seen": 0}), "map seen"),
     ],
 )

@@ -128,7 +128,7 @@ def test_networks_made_by_chance(p4utils: str, tmp_path: Path) -> None:
         path.write_text(json.dumps({"p4_src": "x.p4", "topology": made}))
         if expected is None:
             refused += 1
-            with pytest.raises(TestbedError, match="is given to two links"):
+            with pytest.raises(TestbedError, match="has two links"):
                 read(path, None)
         else:
             # otherwise, p4-utils assigns random MAC addresses

@@ -18,8 +18,8 @@ from importers.switch_cli.commands import CommandError, read_script
         ("table_add addresses forward 1 => 1 2", "2 parameters: action forward expects port"),
         ("table_add addresses forward 1 1", "no => between the keys and the action's"),
         ("table_add addresses forward 1 => 600", "value '600': expected 0 to 0x1ff .9 bits."),
-        ("table_add addresses forward 02:00:1 => 1", "value '02:00:1': expected a number, as in 10 "
-         "or 0x0a, or a MAC address"),
+        ("table_add addresses forward 02:00:1 => 1", "value '02:00:1': expected a number such as 10"
+         " or 0x0a, or a MAC address"),
         ("table_add prefixes metered 10.0.0.0 =>", "key hdr.probe.address: value '10.0.0.0': "
          "expected two values, such as 10.0.0.0/8"),
         ("table_add prefixes metered 10.0.0.0/33 =>", "expected a length of 0 to 32"),
@@ -28,7 +28,7 @@ from importers.switch_cli.commands import CommandError, read_script
         ("table_add choices NoAction 0&&&0 0->1 0&&&0 =>", "priority '=>': table "),
         ("table_add choices NoAction 0&&&0 2->1 0&&&0 => 1", "range '2->1': the end is less"),
         ("table_add choices NoAction 0&&&0 0->1 1&&&1 => 1", "expected a mask with all bits or"),
-        ("table_delete addresses x", "handle 'x': expected a number, 0 or more"),
+        ("table_delete addresses x", "handle 'x': expected a number of at least 0"),
         ("table_delete addresses", "1 arguments: expected table_delete TABLE HANDLE"),
         ("mc_node_create 1 2 | 3", "P4Runtime has no link aggregation groups"),
         ("mc_node_create 1 2 2", "ports 2 2: duplicate port"),

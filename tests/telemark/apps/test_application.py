@@ -138,7 +138,10 @@ WRONG = [
     (Broken("error", "result"), "IndexError: list index out of range (applications.py:"),
     (Broken("port taken"), "UDP port 5000: already in use; choose another port (applications.py:"),
     (Broken("no port"), "UDP port 70000: expected 1 to 65535 (applications.py:"),
-    (Broken("no host"), "address 10.9.9.9: no host of the network has it (applications.py:"),
+    (
+        Broken("no host"),
+        "address 10.9.9.9: no host of the network has this address (applications.py:",
+    ),
     (Broken("no port to send to"), "UDP port 0: expected 1 to 65535 (applications.py:"),
     (Broken("no dscp"), "dscp 64: expected 0 to 63 (applications.py:"),
     (Broken("no ecn"), "ecn -1: expected 0 to 3 (applications.py:"),

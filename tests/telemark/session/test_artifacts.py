@@ -97,7 +97,7 @@ def test_snaplen_limits_kept_frames_and_needs_keep(
     process = start_experiment(body, "--time", "virtual", "--snaplen", "200", head=HEAD)
     _, errors = process.communicate()
     assert (process.returncode, errors) == (
-        2, "example: error: --snaplen: has no effect without --keep; add --keep\n",
+        2, "example: error: --snaplen: no effect without --keep; add --keep\n",
     )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def test_a_folder_of_the_users_is_left_alone(
     process = start_experiment(BODY, "--time", "virtual", "--keep", head=HEAD)
     _output, errors = process.communicate()
     assert process.returncode == 2
-    assert errors.endswith("is not from an earlier run; move it away\n")
+    assert errors.endswith("is not from an earlier run; move or remove it\n")
     assert mine.exists()
 
 
@@ -148,11 +148,11 @@ def test_a_capture_of_a_switch_that_was_killed_is_kept_as_it_is(tmp_path: Path) 
     (problem,) = artifacts.keep(run, folder, offset_ns=1)
     assert (
         problem
-        == f"{cut}: file ends within a frame; its times are relative to the start of this machine"
+        == f"{cut}: file ends within a frame; its times are relative to the boot of this machine"
     )
     assert (folder / "network" / cut.name).read_bytes() == cut.read_bytes()
     (folder / artifacts.ABOUT).unlink()
-    with pytest.raises(TestbedError, match="move it away"):
+    with pytest.raises(TestbedError, match="move or remove it"):
         artifacts.keep(run, folder, offset_ns=1)
 
 

@@ -226,7 +226,7 @@ def test_nothing_is_left_and_what_was_done_is_not_done_again(
     output, errors = second.communicate()
     assert second.wait() == 0, output + errors
     assert numbers(tmp_path) == [2, 3]
-    assert "2 of 4 runs taken from the cache" in output
+    assert "2 of 4 runs are from the cache" in output
     assert [row["found"] for row in scripts.samples(tmp_path / "out")] == [*"0123"]
 
 

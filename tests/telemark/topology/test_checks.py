@@ -124,7 +124,7 @@ def test_names_that_a_shell_or_a_path_would_take_for_more_are_refused(
 @pytest.mark.parametrize(
     ("port", "target", "words"),
     [
-        (255, "minip4", "switch s1: port 255 is the CPU port, and has a link; use another "
+        (255, "minip4", "switch s1: port 255 is the CPU port but has a link; use another "
                         "port, e.g. addLink(..., port2=256)"),
         (511, "minip4", "switch s1: port 511: with --target minip4 expected 0 to 510"),
         (256, "bmv2", "switch s1: port 256: with --target bmv2 expected 0 to 255"),

@@ -86,7 +86,7 @@ def test_without_the_rights_to_make_namespaces_it_says_so(tmp_path: Path) -> Non
     assert done.returncode == 2
     assert done.stderr == (
         "example: error: namespaces cannot be created (unshare: Operation not permitted): "
-        "all rights of root are needed, in Docker --privileged\n"
+        "run as root with all capabilities (in Docker: --privileged)\n"
     )
 
 

@@ -103,7 +103,7 @@ OUTAGES = [
     ("h1 ping -c 1 -W 1 h2", "0 received"),
     ("wait", "stopped: s2"),
     ("switch s2 stop", "*** switch s2 stop: switch s2 is already stopped"),
-    ("switch s2 start", "s2 runs again with empty tables"),
+    ("switch s2 start", "s2 runs again, with new counters"),
     PING,
     ("switch s1 stop", ""),  # the switch is still stopped at the end of the run
 ]
@@ -245,9 +245,7 @@ def test_a_command_that_ends_its_shell_is_told_then_and_at_each_later_one(
 ) -> None:
     assert host.cmd("echo before").strip() == "before"
     for later in (command, "echo on"):
-        with pytest.raises(
-            TestbedError, match=rf"^h1: its shell was ended by `{re.escape(command)}`"
-        ):
+        with pytest.raises(TestbedError, match=rf"^h1: `{re.escape(command)}` ended its shell"):
             host.cmd(later)
     mininet_cli.end_command(host)  # like a signal, without waiting
 
@@ -260,5 +258,5 @@ def test_the_command_line_waits_for_no_shell_that_has_ended(host: Hosting) -> No
         host.sendCmd("sleep 0.05; echo said")
         line.waitForNode(host)
         host.sendCmd("sleep 0.05; exit")
-        with pytest.raises(TestbedError, match=r"^h1: its shell was ended by"):
+        with pytest.raises(TestbedError, match=r"^h1: .* ended its shell"):
             line.waitForNode(host)

@@ -56,7 +56,7 @@ def test_a_script_gets_the_target_s_switches(
         ("from telemark_p4utils import Minip4Error\nraise Minip4Error('one line')", 2,
          "network.py: error: one line\n"),
         ("from p4utils.utils.compiler import CompilationError\nraise CompilationError", 2,
-         "network.py: error: cannot compile its P4 program: see above\n"),
+         "network.py: error: its P4 program cannot be compiled (see above)\n"),
     ],
 )  # fmt: skip
 def test_how_a_script_ends(
