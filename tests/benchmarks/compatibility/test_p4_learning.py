@@ -64,7 +64,7 @@ def ways(*looks: tuple[int, int]) -> str:
 REFLECTED = f"00:01:02:03:04:05 -> {MAC}"
 NOT_EXCHANGED = f"{MAC} -> 00:01:02:03:04:05"
 FLOW = "mininet> iperf h1 h2\n 300 Mbits/sec\n"
-REFUSED = "mininet> iperf h2 h1\n*** iperf h2 h1: h1: no answer within 30 s\n"
+REFUSED = "mininet> iperf h2 h1\n*** iperf h2 h1: h1: no response within 30 s\n"
 BEFORE = (7, 7, 7, 7)
 
 

@@ -120,10 +120,10 @@ def test_hosts_and_switches_count_the_same_packets_in_each_block(
 @pytest.mark.parametrize(
     ("flow", "places", "problem"),
     [
-        (WatchedFlow(1, "10.0.0.1", "10.0.0.2"), (False, False), "switches in between"),
+        (WatchedFlow(1, "10.0.0.1", "10.0.0.2"), (False, False), "first or the last point"),
         (WatchedFlow(1024, "10.0.0.1", "10.0.0.2"), (True, False), "supports only flows 0 to 1023"),
         (WatchedFlow(1, "fd00::1", "fd00::2", flow_mon_id=1, tunnel=TUNNEL), (True, False),
-         "makes no tunnel"),
+         "does not support tunnels"),
     ],
 )  # fmt: skip
 def test_what_no_edge_can_do_is_refused(

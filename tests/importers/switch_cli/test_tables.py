@@ -144,7 +144,7 @@ def test_members_and_groups_of_a_profile(tmp_path: Path) -> None:
             act_prof_remove_member_from_group paths 1 0
         """)
         await console.send(TO_A, tag=2)
-        with pytest.raises(CommandError, match=r"the switch refuses: .*use"):
+        with pytest.raises(CommandError, match=r"rejected by the switch: .*use"):
             await console("act_prof_delete_group paths 0")
         await console("""
             table_indirect_delete spread 1

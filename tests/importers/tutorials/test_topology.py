@@ -109,7 +109,7 @@ def host(**parts: Any) -> dict[str, Any]:
         ({"hosts": None}, "top level: {...}: expected an object with 'hosts'"),
         ({"hosts": []}, "hosts: []: expected an object, {...}"),
         ({"hosts": {"h;id": {}}}, "hosts: {...}: expected a name of up to 64 letters, digits, _, "
-         '. and - that begins with a letter or digit, not "h;id"'),
+         '. and - that begins with a letter or digit, got "h;id"'),
         ({"switches": {"../s": {}}}, 'switches: {...}: expected a name of up to 64{...}"../s"'),
         ({"switches": {"h1": {}}}, "switches: {...}: expected names of switches, but h1 is "),
         ({"switches": {"s1": {"runtime_json": "n" * 5000}}}, "switches.s1.runtime_json: {...}: "

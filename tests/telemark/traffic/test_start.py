@@ -107,7 +107,7 @@ with Network(Line(), run, program=PROGRAM) as net:
     process = start_experiment(body, head=HEAD)
     _output, errors = process.communicate()
     assert process.returncode == 2, errors
-    told = r"flow 20 of h1: start time is \S+ s before all 20 flows are ready; omit"
+    told = r"flow 20 of h1: start time is \S+ s too early, before all 20 flows are ready; omit"
     assert re.match(f"example: error: {told} Traffic's start_ns", errors.splitlines()[-1])
 
 

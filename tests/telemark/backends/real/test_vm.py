@@ -132,7 +132,7 @@ def test_it_ends_with_its_owner_however_that_ends(tmp_path: Path) -> None:
 @with_qemu
 def test_a_timeout_at_start_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "BOOT_S", 0.1)
-    with pytest.raises(TestbedError, match=r"no answer within 0\.1 s"), Machine(tmp_path):
+    with pytest.raises(TestbedError, match=r"no response within 0\.1 s"), Machine(tmp_path):
         pass
 
 
@@ -142,7 +142,7 @@ def test_one_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
     with subprocess.Popen(
         ["sleep", "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
     ) as late._qemu:
-        with pytest.raises(TestbedError, match=r"no answer within 0\.1 s"):
+        with pytest.raises(TestbedError, match=r"no response within 0\.1 s"):
             late.call(divmod, 7, 2, timeout_s=0.1)
         assert late._qemu.wait(60) == -9
 

@@ -315,7 +315,7 @@ def test_flows_cannot_begin_in_the_past(tmp_path: Path, ago_s: float) -> None:
             async with Traffic(net, [Flow(1, "h1", "h2", 1000, 10)], start_ns):
                 pass
 
-    words = f"flow 1 of h1: start time is {ago_s:g} s before all"
+    words = f"flow 1 of h1: start time is {ago_s:g} s too early, before all"
     with pytest.raises(TestbedError, match=re.escape(words)):
         virtually(tmp_path, main)
 
