@@ -52,7 +52,7 @@ def decode(data: NDArray[Any]) -> Paths:
     words = np.asarray(data, np.int64)
     hops = words[:, 0] >> 24
     told = np.minimum(hops, NODES)
-    # In memory, the sink's word is first. index of each node's word, from source to sink
+    # In memory, the sink's word is first. `places`: index of each node's word, source to sink
     places = told[:, np.newaxis] - np.arange(NODES)
     nodes = np.take_along_axis(words, np.maximum(places, 1), axis=1)
     return Paths(hops, words[:, 0] >> 16 & 7, np.where(places >= 1, nodes, -1))

@@ -15,11 +15,11 @@ MAGIC = 0xEB9F
 INT, PTR, ARRAY, STRUCT, UNION, ENUM, FWD, TYPEDEF, VOLATILE, CONST, RESTRICT = range(1, 12)
 FUNC, FUNC_PROTO, VAR, DATASEC, FLOAT, DECL_TAG, TYPE_TAG, ENUM64 = range(12, 20)
 NAMES_ONLY = (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG, VAR)
-# Bytes after the 12 bytes of each type: those of the type itself, and those of each member.
+# Bytes after the common 12 bytes of a type: for the type itself, and for each member.
 OWN_BYTES = {INT: 4, ARRAY: 12, VAR: 4, DECL_TAG: 4}
 MEMBER_BYTES = {STRUCT: 12, UNION: 12, ENUM: 8, FUNC_PROTO: 8, DATASEC: 12, ENUM64: 12}
 SIGNED, BOOL = 1, 4  # flags of an INT
-# Names in kernel headers of numbers in network byte order.
+# Typedefs in kernel headers for numbers in network byte order.
 NETWORK_ORDER = {"__be16": ">u2", "__be32": ">u4", "__be64": ">u8"}
 POINTER = np.dtype("u8")
 
@@ -94,7 +94,7 @@ class Types:
                     raise LoadError(f"BTF: struct {kind.name}: {name} is a bit field")
             if name:
                 fields.append((name, self.dtype(number), at))
-            else:  # an anonymous struct or union, whose fields become fields of the outer one
+            else:  # anonymous struct or union: its fields become fields of the outer type
                 inner = self._fields(self._types[number])
                 fields += [(each, form, at + offset) for each, form, offset in inner]
         return fields
@@ -121,7 +121,7 @@ class Types:
 def _enumeration(kind: _Type) -> np.dtype[Any]:
     """Return the dtype of an enumeration.
 
-    clang 14 sets no sign flag, so the values decide.
+    clang 14 sets no sign flag, so the sign is derived from the values.
     """
     negative = kind.kind == ENUM and any(value >> 31 for _, value, _ in kind.members)
     return np.dtype(f"{'i' if kind.is_flagged or negative else 'u'}{kind.size}")

@@ -15,13 +15,13 @@ from ebpf.loader.objects import Program, ProgramObject
 NEXT = "next_program"
 # map from object to the number of chain positions that contain one of its programs
 _uses: Counter[ProgramObject] = Counter()
-# map from object to the number of its positions that are followed by another program; while this is
-# not 0, the loader holds the list, so that the kernel does not empty it
+# map from object to the number of its positions with a following program; while it is not 0, the
+# loader holds a reference to the list, so that the kernel does not empty it
 _kept: dict[ProgramObject, int] = {}
 
 
 def enter(program: Program, following: Program | None) -> None:
-    """Begin to use a program; `following` is the next program in the chain. Raises LoadError."""
+    """Add a program to a chain; `following` is the next program in the chain. Raises LoadError."""
     if program.whole in _kept or (following and _uses[program.whole]):
         raise LoadError(
             f"program {program.name}: attached to several devices and followed by another "
@@ -32,7 +32,7 @@ def enter(program: Program, following: Program | None) -> None:
 
 
 def leave(program: Program) -> None:
-    """End the use of a program."""
+    """Remove a program from a chain."""
     _uses[program.whole] -= 1
     if not _uses[program.whole]:
         del _uses[program.whole]

@@ -5,7 +5,7 @@ Charikar, Chen, Farach-Colton 2002.
 In each row, every flow has a counter and a sign; each of its packets adds the sign to the counter.
 The sum of squares of a row is an unbiased estimate of F2, the squared Euclidean norm. Its variance
 is 2 (F2^2 - F4) / columns (Alon, Matias, Szegedy 1996; Thorup and Zhang, SODA 2004). L1 is the
-exact number of packets. TopK has the maximum norm, which is the count of one flow.
+exact number of packets. The maximum norm (packet count of the largest flow) is a result of TopK.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 // Offers a stream of packets to another XDP program. Each run writes the next row to the frame
-// (Ethernet, IPv4, UDP or TCP), and continues with that program by a tail call.
-//
-// So one call of BPF_PROG_TEST_RUN processes a whole stream, and the program under test is the one
-// that devices run.
+// (Ethernet, IPv4, UDP or TCP), and continues with that program by a tail call. So one call of
+// BPF_PROG_TEST_RUN processes a whole stream, and the program under test is the same as on devices.
 #include <linux/if_ether.h>
 #include <linux/ip.h>
 #include <linux/tcp.h>
@@ -65,7 +63,7 @@ int offer(struct xdp_md *ctx)
     return XDP_ABORTED;
 }
 
-// Measures the cost of the stream itself, to which programs under test are compared.
+// Empty program: its CPU time is that of the stream itself, the baseline for programs under test.
 SEC("xdp")
 int empty(struct xdp_md *ctx __attribute__((unused)))
 {

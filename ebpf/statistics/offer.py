@@ -67,7 +67,7 @@ class Offer:
 
 @contextmanager
 def pin_to_core(core: int | None = None) -> Iterator[None]:
-    """Run this thread, and threads that it starts, on one core; by default, on the last one."""
+    """Run this thread, and threads that it starts, on one core (default: the last core)."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before) if core is None else core})
     try:

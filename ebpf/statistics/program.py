@@ -72,7 +72,7 @@ class Window:
     """Statistics of the packets of a window on all CPUs; None means not selected.
 
     Consecutive windows, or windows of several links, can be added. A sliding window is the sum of
-    the last ones.
+    its basic windows.
     """
 
     totals: Totals

@@ -111,7 +111,7 @@ class Tables:
             ]
         return [*lines, "=========="]
 
-    # --- what other families of commands share -----------------------------------------------
+    # --- shared with other families of commands ----------------------------------------------
 
     def find(self, name: str) -> P4Table:
         """Return a table by its full or abbreviated name. Raises CommandError."""
