@@ -40,19 +40,19 @@ class Paths(NamedTuple):
 def encode(nodes: ArrayLike, flags: int = 0) -> Words:
     """Return the data words, shape (7,), of a path given from source to sink, shape (hops,)."""
     path = np.asarray(nodes, np.uint32)
-    told = np.full(WORDS, ABSENT, np.uint32)
-    told[0] = len(path) << 24 | flags << 16
+    path_words = np.full(WORDS, ABSENT, np.uint32)
+    path_words[0] = len(path) << 24 | flags << 16
     newest = path[::-1][:NODES]
-    told[1 : 1 + len(newest)] = newest
-    return told
+    path_words[1 : 1 + len(newest)] = newest
+    return path_words
 
 
 def decode(data: NDArray[Any]) -> Paths:
     """Decode the data words of Key-Writes, shape (n, 7)."""
     words = np.asarray(data, np.int64)
     hops = words[:, 0] >> 24
-    told = np.minimum(hops, NODES)
+    reported = np.minimum(hops, NODES)
     # In memory, the sink's word is first. `places`: index of each node's word, source to sink
-    places = told[:, np.newaxis] - np.arange(NODES)
+    places = reported[:, np.newaxis] - np.arange(NODES)
     nodes = np.take_along_axis(words, np.maximum(places, 1), axis=1)
     return Paths(hops, words[:, 0] >> 16 & 7, np.where(places >= 1, nodes, -1))

@@ -78,7 +78,7 @@ class Reporter:
         self, *, share: int = 0, mask: int = 0, first_word: int = 0, idle_us: int = NEVER
     ) -> None:
         """Configure changes and the share of samples."""
-        self.set_default("ReporterEgress.see_flow.flows", "ReporterEgress.see_flow.follow",
+        self.set_default("ReporterEgress.track_flow.flows", "ReporterEgress.track_flow.follow",
                          [7, 0, share, mask, 32 * first_word, idle_us])  # fmt: skip
 
     def write_data(

@@ -69,7 +69,7 @@ class Sink(Switch):
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         add(f"{watch}.watch_list", [*[Ternary(0, 0)] * 4, port], f"{watch}.watch", [wanted], 1)
         set_default(f"{watch}.flow_keys", f"{watch}.set_flow_key", [0, 1])
-        set_default("SinkEgress.see_path.paths", "SinkEgress.see_path.follow", [period_us])
+        set_default("SinkEgress.track_path.paths", "SinkEgress.track_path.follow", [period_us])
         ends = [int(IPv4Address(address)) for address in (REPORTER_ADDR, TRANSLATOR_ADDR)]
         add("SinkEgress.reports.write_report.translators", [Exact(1)],
             "SinkEgress.reports.write_report.address_report",
