@@ -166,9 +166,9 @@ def test_overwritten_reports_are_counted(small_ring: Path) -> None:
     reporter.follow(share=ALL)
     frames = sent(reporter, 100)
     assert again(reporter, nack(90, 10)) == frames[92:]
-    assert reporter.events() == {"sent": 100, "nacked": 1, "resent": 8, "left": 2}
+    assert reporter.events() == {"sent": 100, "nacked": 1, "resent": 8, "evicted": 2}
     assert again(reporter, nack(20, 75)) == frames[92:95]
-    assert reporter.events() == {"sent": 100, "nacked": 2, "resent": 11, "left": 2 + 72}
+    assert reporter.events() == {"sent": 100, "nacked": 2, "resent": 11, "evicted": 2 + 72}
 
 
 @pytest.mark.parametrize("later", [64, 65])
@@ -183,7 +183,7 @@ def test_old_reports_count_as_overwritten(later: int, small_ring: Path) -> None:
     reporter.set_default(f"{PLAN}.data_reports", f"{PLAN}.write_data", [2, 7, 0, 0])
     sent(reporter, later)
     assert again(reporter, nack(0, 1)) == []
-    assert reporter.events() == {"sent": 1 + later, "nacked": 1, "left": 1}
+    assert reporter.events() == {"sent": 1 + later, "nacked": 1, "evicted": 1}
 
 
 def test_the_ring_agrees_with_a_list_of_the_last_reports(small_ring: Path) -> None:
@@ -210,7 +210,7 @@ def test_the_ring_agrees_with_a_list_of_the_last_reports(small_ring: Path) -> No
             left += sum(n in essential for n in wanted) - len(there)
     counts = reporter.events()
     assert left > 5
-    assert counts["left"] == left
+    assert counts["evicted"] == left
     assert counts["resent"] == found > 50
     assert counts["not stored"] == asked - found - left
 

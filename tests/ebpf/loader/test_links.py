@@ -208,7 +208,7 @@ def test_what_cannot_be_attached_is_refused(loaded: Loaded, veth: Veth) -> None:
     with attach_xdp(xdp, veth[0]), attach_xdp(xdp, veth[1]):
         with pytest.raises(LoadError, match=r"several devices .* load it once per device"):
             attach_xdp(other.programs["at_xdp"], veth[0], order=1)
-        with pytest.raises(LoadError, match="has XDP programs in mode native already"):
+        with pytest.raises(LoadError, match="already has XDP programs in mode native"):
             attach_xdp(other.programs["at_xdp"], veth[0], mode="generic")
     with attach_xdp(xdp, "lo", mode="generic"), attach_xdp(xdp, veth[0]):
         pass

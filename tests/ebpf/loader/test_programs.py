@@ -127,7 +127,7 @@ def test_missing_tools_are_reported(
     monkeypatch.undo()
     monkeypatch.setattr(libbpf, "NAME", "libnothing.so")
     libbpf.library.cache_clear()
-    with pytest.raises(LoadError, match=r"no libnothing\.so found"):
+    with pytest.raises(LoadError, match=r"libnothing\.so is missing or too old"):
         load(source)
     libbpf.library.cache_clear()
 
