@@ -88,7 +88,7 @@ def test_the_copy_that_runs_leaves_the_experiments_own_alone(tmp_path: Path) -> 
         with Network(Pair(), run, program=WIRE) as net:
             running = net.run_application("h2", counter)
             net.run_application("h1", Sender([0], net.host("h2").IP(), 6000))
-            with pytest.raises(RuntimeError, match="Counter at h2 : no result before"):
+            with pytest.raises(RuntimeError, match="Counter at h2: no result before"):
                 print(running.result)
             await run.clock.sleep_until(run.clock.now_ns() + MS)
         assert len(running.result[1]) == 1

@@ -46,7 +46,8 @@ def test_a_network_of_two_threads_is_that_of_one(tmp_path: Path) -> None:
     ("options", "link", "why"),
     [
         ((), {}, "its links have no delay_us"),
-        (("--cpu-port", "510"), DELAYS, "CPU ports or applications connect all partitions"),
+        (("--cpu-port", "510"), DELAYS,
+         "digests, CPU ports or applications connect all partitions"),
     ],
     ids=["no delay", "CPU ports"],
 )  # fmt: skip
