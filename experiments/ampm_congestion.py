@@ -67,8 +67,8 @@ FULL_QUEUE_US = QUEUE * BACKGROUND_BYTES * 8e6 / RATE_BPS
 MACHINE_US = 60_000  # max delay that a loaded machine may add in real time
 RESOLUTION_US = 1
 
-# Checks that can fail if the machine is loaded, because load changes the traffic or delays
-# readouts.
+# Checks that can fail if the machine is loaded, because load changes the traffic or makes readouts
+# late.
 UNREAD = "unread blocks"
 CALM_LOSS = "unloaded blocks with loss"
 NO_PULSE = "unloaded blocks without a delay"

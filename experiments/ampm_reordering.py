@@ -5,8 +5,8 @@ others, so that later packets overtake the delayed ones. Both methods measure th
 packets. Step marking compares the packet counts of one colour in the two switches. Pulse marking
 compares the packet counts of the two switches at the time when the pulse passed. Step marking is
 exact if no packet is late by half a block or more. Pulse marking is wrong by the number of packets
-that overtook the pulse or that the pulse overtook. If the link delays a fraction q of the packets
-until m later packets have been sent, the mean of this number is 2 q (1 - q) m.
+that changed order with the pulse. Assume that the link delays a fraction q of the packets until m
+later packets have been sent. Then the mean of this number is 2 q (1 - q) m.
 
 Claim: Step marking stays exact. The error of pulse marking equals the number of packets that
 changed order with the pulse, 2 q (1 - q) m on average.
@@ -104,7 +104,7 @@ class Setting:
 
     @property
     def overtaken(self) -> tuple[float, float]:
-        """Return the predicted mean and mean square of the packets that change order with a pulse.
+        """Return mean and mean square (theory) of how many packets change order with a pulse.
 
         A pulse that is not delayed overtakes the delayed packets among the m packets before it. A
         delayed pulse is overtaken by the packets without delay among the m packets after it.

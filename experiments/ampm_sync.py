@@ -5,8 +5,8 @@ They are ahead in half of the runs and behind in the other half. The controller 
 times given by that switch's own clock (RFC 9341). Multiplexed marking uses one bit, which is
 decoded in two ways. s3 decodes the bit by time slot. s2 takes a packet as the pulse if its bit
 differs from the colour according to the clock of s2. A second flow uses double marking with two
-bits. Frame captures show which packets are in each block. They identify blocks by number, because
-colours repeat every two blocks: a decoder that knows only colours does not detect that a count
+bits. Frame captures show which packets are in each block. The captures identify blocks by number.
+Colours repeat every two blocks, so a decoder that knows only colours does not detect that a count
 belongs to a wrong block.
 
 Claim: Each decoder is exact up to its own limit of the clock error and fails beyond this limit.
@@ -368,7 +368,7 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
 
 
 def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
-    """Draw the fraction of double-marking blocks whose count is that of the block two away."""
+    """Draw the fraction of double-marking blocks that have the count of the block two away."""
     share = [
         100 * sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in found) / len(found)
         for found in by_error.values()

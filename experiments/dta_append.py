@@ -3,8 +3,8 @@
 A host appends numbers to randomly chosen lists. A translator collects the numbers of each list in
 batches and writes each batch with one RDMA request into a ring that wraps several times. The reader
 of a list must get each number once and in order. The collector must execute one request per batch.
-The translator writes incomplete batches on a flush request. The experiment also measures how many
-entries per second processes read from full lists, which depends on the machine.
+The translator writes incomplete batches on a flush request. The experiment also measures the rate
+at which processes read entries from full lists. This rate depends on the machine.
 
 Published: the DTA translator (jonlanglet/DTA) has batches of 1 to 16 entries. It loses one entry
 per lap of a ring.
@@ -45,7 +45,7 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 LISTS = (1, 16, 256)
-PARTS = 4  # interval between polls of readers
+PARTS = 4  # the numbers are sent in this many parts; readers poll after each part
 FILE = "lists"
 READERS = (1, 2, 3, 4)
 POLLED_LISTS, POLLED_BATCHES = 24, 4096  # size of the lists in the read benchmark

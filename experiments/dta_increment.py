@@ -2,11 +2,11 @@
 
 A host reports counts of flows. Flow n has 1 / n of the count of the first flow. A translator adds
 each count to one counter in each of N rows with RDMA FETCH ADD. The estimate for a key is the min
-of its counters. It is too large if other flows share all of these counters. The memory written by
-the translator must equal a numpy model, counter by counter. No estimate may be below ground truth.
-Theory bounds the errors (Cormode and Muthukrishnan 2005). For keys that were never counted, theory
-also gives the whole distribution of errors. One test compares the errors over many sets of counters
-with this distribution.
+of its counters. The estimate is too large if other flows also use all of these counters. The memory
+written by the translator must equal a numpy model, counter by counter. No estimate may be below
+ground truth. Theory bounds the errors (Cormode and Muthukrishnan 2005). For keys that were never
+counted, theory also gives the whole distribution of errors. One test compares the errors over many
+sets of counters with this distribution.
 
 Claim: No estimate is below ground truth, the fraction of estimates above the bound is at most that
 of theory, and errors have the distribution of theory.

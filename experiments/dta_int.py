@@ -5,7 +5,7 @@ edge removes INT and reports the path of a new flow in two ways: as one Key-Writ
 postcard per hop. A translator writes N copies of both into the memory of a collector and overwrites
 existing data. The more flows share the memory, the more paths are overwritten. Captures of the
 arrivals at each switch are ground truth. The memory must equal a numpy model that knows the true
-paths, byte by byte. Queries to a larger model give the number of samples that the curves need. One
+paths, byte by byte. The curves need more samples, which come from queries to a larger model. One
 test compares all points with theory.
 
 Claim: A query returns the true path or nothing, as often as theory predicts.

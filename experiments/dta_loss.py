@@ -162,10 +162,10 @@ def chances(found: Mapping[tuple[str, float], Found]) -> list[float]:
 def resync_theory(loss: NDArray[np.float64], rate_pps: float) -> NDArray[np.float64]:
     """Return the loss ratio with resync, by theory.
 
-    After a lost request, the collector rejects all requests until the translator has its NAK. The
-    collector sends the NAK when the next request arrives, and the NAK takes the link delay. If the
-    first request with the PSN of the NAK is lost as well, there is no second NAK. The number of
-    lost requests is then twice the number that triggers a probe.
+    After a lost request, the collector rejects all requests until the translator has received its
+    NAK. The collector sends the NAK when the next request arrives, and the NAK takes the link
+    delay. If the first request with the PSN of the NAK is lost as well, there is no second NAK. The
+    number of lost requests is then twice the number that triggers a probe.
     """
     with_it = 1 / (1 - loss) + DELAY_US * rate_pps / 1e6 + loss * 2 * PATIENCE
     return loss * (1 + with_it) / (1 + loss * with_it)

@@ -3,9 +3,10 @@
 Many flows are active at the same time. Each flow reports its five hops, and between two hops of a
 flow, all other flows report one hop. A hash chooses the row of a flow in the cache of the
 translator. A flow that is alone in its row takes one memory write for five hops. Flows that share a
-row evict each other at each hop. The success rate is the probability of being alone, (1 - 1/r)^(f -
-1) with r rows and f flows. One test compares all points with it. The successful flows and the
-content of memory are known exactly. For comparison, Key-Write writes the same hops to memory.
+row evict each other at each hop. With r rows and f flows, a flow is alone in its row with
+probability (1 - 1/r)^(f - 1), which is the success rate. One test compares all points with this
+probability. The successful flows and the content of memory are known exactly. For comparison,
+Key-Write writes the same hops to memory.
 
 Published: the DTA translator (jonlanglet/DTA) has a cache of 32,768 rows and chunks of five hops.
 

@@ -49,7 +49,7 @@ HOP_WORDS = 8  # value of the Hop ML field (4-byte words per hop) for WANTED
 INT_BYTES = 16  # length of shim and INT header in bytes
 # A report packet has Ethernet, IPv4, UDP and group headers. Each report in it has a report header,
 # WANTED without the node id, and the IPv4 and UDP headers of the reported packet. If that packet
-# has no IPv4 identification, the report also has its payload, to be unambiguous
+# has no IPv4 identification, the report also has the payload of that packet, to be unambiguous
 # (docs/reference/int.md).
 GROUP_BYTES, REPORT_BYTES = 42 + 8, 12 + 4 * (HOP_WORDS - 1) + 28
 PAYLOAD_BYTES = 16

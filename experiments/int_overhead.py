@@ -178,7 +178,7 @@ def _row(case: Case[AnyFlow], protocol: str) -> dict[str, object]:
 
 
 def make_metrics(outcome: Outcome, costs: Costs | None) -> dict[str, object]:
-    """Return the largest effects of the machine on UDP goodput, and the CPU time of INT."""
+    """Return the max deviation of UDP goodput from theory, and the CPU time of INT."""
     metrics: dict[str, object] = {
         "max_difference_at_hosts_percent": np.max(
             [abs(100 * each.goodput_bps / each.case.goodput_bps - 100) for each in outcome.sent]

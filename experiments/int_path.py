@@ -1,7 +1,7 @@
 """INT-MD hop by hop: does the metadata of each packet equal ground truth?
 
 A flow crosses five switches, which write metadata into each packet (INT-MD): ports, hop latency,
-queue length and timestamps. Poisson traffic shares one link each with the flow, with a load that
+queue length and timestamps. On each link, Poisson traffic shares the link with the flow. The load
 increases from link to link. The last switch reports each packet to the collector. Captures of the
 switch ports are ground truth: they show when the packet arrived and left, and how many earlier
 packets had not left when it arrived. All values must be equal to ground truth, to the microsecond

@@ -246,7 +246,7 @@ async def lose(
 
 
 async def skip(running: Running, run: Run, lost_ns: int, lost_at: int, gap_ns: float) -> int:
-    """Advance the PSN of the switch after a time of rejected records; return by how many."""
+    """Advance the PSN of the switch after a time of rejected records; return the difference."""
     await run.clock.sleep_until(lost_ns + round(STALLED * gap_ns))
     psn = (PEER.psn + lost_at - STALLED) % PSNS
     before = (await state(running.switch, running.session)).psn

@@ -6,7 +6,7 @@ lost, and every switch must count the same packets and bytes. All INT modes repo
 cross three switches: reports must be equal, except for values that depend on time. A switch writes
 records of TCP segments over RoCEv1 and RoCEv2: frames, with their iCRC, and memory must be equal. A
 DTA reporter and a translator fill the stores of all five primitives: their memory must be equal.
-Ground truth are captures, link logs and models of the memory. Only the delay of packets may differ.
+Captures, link logs and models of the memory are ground truth. Only the delay of packets may differ.
 
 Claim: With the same packets, counts, INT reports, RoCE frames and DTA memory are equal on minip4
 and bmv2, byte by byte.

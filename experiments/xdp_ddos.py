@@ -6,8 +6,8 @@ are compared. The first drops the flood at XDP by a rule of the DDoS filter. The
 filter. The third has a program that drops flood frames on arrival without reading them. As in the
 paper, one core receives all packets to the server, and the server runs on another core. Flood and
 client share the ring of the emulated NIC. Packets that arrive at a full ring are lost. The kernel
-generates the flood (BPF_PROG_TEST_RUN with live frames), which takes more CPU time than a NIC
-would; the third server shows how much. A run with unaccounted frames is invalid.
+generates the flood (BPF_PROG_TEST_RUN with live frames), which takes more CPU time than a NIC would
+take. The third server shows the effect of this CPU time. A run with unaccounted frames is invalid.
 
 Claim: At twice the flood rate that stops a server without a filter, the server with the filter
 still completes at least 80 % of the transactions that it completes without a flood.

@@ -1,11 +1,10 @@
 """Cost of telemetry on a host: packets, records or sketches, one program or a chain?
 
-The programs that hosts attach process packets of flows with Zipf-distributed sizes. The number of
-bytes per window for
-user space is exact. It is computed for whole packets, for their first 128 bytes (a truncated
-mirror), for a record per flow (a key and a count) and for sketches. The CPU time per packet is
-measured in interleaved rounds on one core, for six kinds of statistics in one program and for the
-same six as a chain of six programs.
+Packets of flows with Zipf-distributed sizes pass through the same programs that hosts attach. The
+benchmark computes the exact number of bytes per window that user space receives. It does so for
+whole packets, for their first 128 bytes (a truncated mirror), for a record per flow (a key and a
+count) and for sketches. The CPU time per packet is measured in interleaved rounds on one core, for
+six kinds of statistics in one program and for the same six as a chain of six programs.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -28,7 +27,7 @@ from telemark.session.run import Run
 
 PACKETS, QUICK_PACKETS, FLOWS, ROUNDS = 400_000, 50_000, 20_000, 7
 EXPONENT = 1.1
-RECORD_BYTES, MIRRORED_BYTES = 48, 128  # bytes of a record, a key of 40 bytes and a count
+RECORD_BYTES, MIRRORED_BYTES = 48, 128  # bytes of a record (with a key of 40 bytes) and of a packet
 KINDS = (Kept.COUNTERS, Kept.QUANTILES, Kept.SAMPLES, Kept.DISTINCT, Kept.MINIMA, Kept.NORMS)
 # maps of statistics other than the counters per flow
 SKETCHES = ("lengths", "sample", "ranks", "leasts", "sketches", "totals")

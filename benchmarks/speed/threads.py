@@ -271,7 +271,7 @@ def select(samples: Iterable[Sample], *, apart: int = 1, **what: float) -> list[
 
 
 def speed_ups(samples: list[Sample], switches: int, delay_us: float) -> list[float]:
-    """Return the speed-up in each round, because a disturbance affects both runs of a round."""
+    """Return the speed-up in each round; a disturbance affects both runs of a round."""
     ours = select(samples, switches=switches, delay_us=delay_us)
     pairs = zip(select(ours, threads=1), [s for s in ours if s.threads > 1], strict=True)
     return [one.wall_s / several.wall_s for one, several in pairs]
@@ -304,9 +304,9 @@ def claims(samples: list[Sample]) -> list[Check]:
 def reject_if_shared(samples: list[Sample], times: list[float]) -> None:
     """Make the run inconclusive if threads are too slow because of the machine.
 
-    There are two possible causes: a one-thread run did not have a core of its own, or a thread of
-    the parallel runs waited for its core. Scheduler counters show the second cause, because
-    one-thread runs do not use that core.
+    There are two possible causes. A one-thread run did not have a core of its own, or a thread of a
+    parallel run waited for its core. Scheduler counters show the second cause. One-thread runs
+    cannot show it, because they do not use the core of this thread.
     """
     if statistics.median(times) >= MIN_SPEED_UP:
         return

@@ -206,7 +206,7 @@ def median(samples: list[Sample], switches: int, what: str) -> float:
 
 
 def memory_mb(samples: list[Sample], switches: int) -> float:
-    """Return the min memory over rounds, since later rounds still hold larger fabrics."""
+    """Return the min memory over rounds; in later rounds, it includes larger fabrics."""
     return min(sample.memory_mb for sample in samples if sample.switches == switches)
 
 

@@ -3,7 +3,7 @@
  *     router                                     nodes have the numbers 0, 1, ... in this order
  *     host ADDRESS
  *     link NODE NODE RATE_BPS DELAY_NS
- *     route NODE ADDRESS LENGTH NEIGHBOUR...     to one of these: a pair of hosts keeps to its own
+ *     route NODE ADDRESS LENGTH NEIGHBOUR...     to one of these, the same for a pair of hosts
  *     flow HOST HOST START_NS GAP_NS COUNT BYTES      BYTES: of the UDP payload
  *
  * Prints the results, a name and a number per line. Features that a router of ns-3 does not need are

@@ -49,7 +49,7 @@ class AtMost(Claim):
 
 
 def ratios(these: Sequence[float], those: Sequence[float]) -> list[float]:
-    """Return the ratio in each round, because a disturbance of a round affects both values."""
+    """Return the ratio in each round; a disturbance of a round affects both values."""
     return [this / that for this, that in zip(these, those, strict=True)]
 
 

@@ -140,7 +140,7 @@ def measure_delays(
 def _together(
     estimator: str, min_us: NDArray[np.float64], max_us: NDArray[np.float64]
 ) -> tuple[float, float] | None:
-    """Combine the delay bounds of candidate packets (by average for the mean), if any."""
+    """Combine the bounds of the known delays, for "mean" by average; None if none is known."""
     known = ~np.isnan(min_us)
     if not known.any():
         return None

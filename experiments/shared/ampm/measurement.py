@@ -85,8 +85,8 @@ class Summary:
     def checks(self, prefix: str) -> list[Check]:
         """Return the checks that apply to every method.
 
-        No mark leaves the domain, every block has one pulse, switches drop packets only when a
-        queue is full, and the packet accounting balances.
+        They check that no mark leaves the domain, that every block has one pulse, that switches
+        drop packets only when a queue is full, and that the packet accounting balances.
         """
         dropped = sum(
             drops[reason] for drops in self.accounting.dropped_by_switches.values()
@@ -176,7 +176,7 @@ def reject_if_disturbed(
     """Return the checks; in real time the run is inconclusive if only `spoilable` checks fail.
 
     `spoilable`: suffixes of the names of checks that also fail if the machine disturbs traffic or
-    delays readouts. `why` is the text from describe_noise().
+    makes readouts late. `why` is the text from describe_noise().
     """
     checks = [*checks]
     failed = [check for check in checks if not check.passed]

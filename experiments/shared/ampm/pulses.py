@@ -25,9 +25,9 @@ def wrong_blocks(
 ) -> int:
     """Count blocks with a wrong number of pulses, from bounds of the timestamps.
 
-    A block must have a pulse if at least one packet was certainly timestamped in the pulse window
-    and no packet that was possibly timestamped in it is lost. A lost packet may have been the
-    pulse.
+    A block must have a pulse under two conditions. At least one packet was certainly timestamped in
+    the pulse window. No packet that was possibly timestamped in this window was lost, because a
+    lost packet may have been the pulse.
     """
     length_ns = 1000 * schedule.block_us
     begin_ns, end_ns = length_ns // 4, 3 * length_ns // 4

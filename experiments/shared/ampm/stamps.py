@@ -92,7 +92,7 @@ def _by_hosts(flows: Sequence[Flow]) -> dict[tuple[str, str], list[Flow]]:
 def passages(
     truth: Truth, handling: Mapping[str, Handling], inside: Mapping[str, Interval]
 ) -> dict[Point, Interval]:
-    """Return bounds of packet times at all points of the path, without using their timestamps.
+    """Return bounds of packet times at all points of the path, without timestamps of switches.
 
     In virtual time there is no `handling`, because only links and queues take time. `inside`:
     bounds of both timestamps of each bmv2 switch.

@@ -83,7 +83,8 @@ def read_truths(
         frames = {point: found[file][flow.id] for point, file in _captures(net, flow, path).items()}
         times = {p: _by_sequence(flow, seen, seen.time_ns) for p, seen in frames.items()}
         marked = frames[Point(path[0], "departures")]
-        # Queues are in panel switches, after bmv2, so packets that they drop are already marked.
+        # Queues are in panel switches, after bmv2, so packets that a queue drops are already
+        # marked.
         if net.has_panels:
             _, after = [*path, flow.destination][:2]
             marked = pcap.read_flow(net.capture(path[0], after, "in", inner=True), flow)

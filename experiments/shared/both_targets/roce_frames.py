@@ -1,4 +1,4 @@
-"""RoCE frames in which a switch writes a record per TCP segment, and the written memory."""
+"""Outputs of RoCE: frames with a record per TCP segment, and the memory with these records."""
 
 from dataclasses import replace
 

@@ -20,7 +20,7 @@ from experiments.shared.roce.interleaved_rounds import NAP_US, Kind
 from experiments.shared.roce.offered import UNUSED_MAC, Datagrams, Writes
 
 SLOTS, BATCH = 1 << 16, 16
-COUNT = 1 << 14  # reports, sent repeatedly; 16 or 5 of them are one write
+COUNT = 1 << 14  # reports, sent repeatedly; a batch of 16 or a path of 5 is one write
 SEED = 20_241_123
 PAYLOAD_AT = 42  # offset of a report after Ethernet, IPv4 and UDP
 

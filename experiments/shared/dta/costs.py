@@ -33,7 +33,7 @@ MAX_RATIO = {"Key-Write": ("hash insert", 0.8), "Append": ("log and index", 0.1)
 
 @dataclass(frozen=True)
 class Costs:
-    """Rounds of all collectors; DTA and CPU collectors; seconds per round and collector."""
+    """Results of all rounds; the collectors; seconds per round and collector."""
 
     rounds: Sequence[Round]
     by_dta: Sequence[Kind]

@@ -106,8 +106,8 @@ class Tracing:
     async def send(self, keys: Words, rate_pps: float, packets: int) -> None:
         """Start flows (n, 4) sequentially and wait until their paths are in memory.
 
-        In real time, waiting packets may mix flows. So the flows of a window are sent after the
-        packets of the window before it have arrived.
+        In real time, packets of different flows may change order while they wait. So the flows of a
+        window are sent after the packets of the previous window have arrived.
         """
         if isinstance(self._run.clock, RealClock):
             most = WINDOW if self._run.target == "bmv2" else len(keys)
@@ -158,7 +158,7 @@ class Tracing:
 
 
 def windows(keys: Words, most: int) -> list[slice]:
-    """Split flows (n, 4) into windows of consecutive flows: at most `most`, in different cells.
+    """Split flows (n, 4) into windows of at most `most` consecutive flows in different cells.
 
     A sink stores the path of a flow in a cell (SeePath in p4src/dta/int_paths.p4). If the packets
     of two flows in one cell alternate, the sink reports both paths again.

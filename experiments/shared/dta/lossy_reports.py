@@ -1,4 +1,4 @@
-"""Fate of reports that cross two lossy links to memory, from captures and memory.
+"""Fate of reports that cross two lossy links on their way to the memory of a collector.
 
 h1, h3 - s1 - s2 - h2: s1 reports each packet from h1 to h3, s2 writes the report to memory of h2
 """

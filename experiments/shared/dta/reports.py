@@ -18,7 +18,7 @@ REPORTER, SEQUENCE = 44, 46  # offsets in a frame
 def filled(
     report: Packet, words: Sequence[ArrayLike], sequence: ArrayLike = 0, reporter: ArrayLike = 0
 ) -> list[bytes]:
-    """Return frames that differ from `report` only in the last words and the numbers.
+    """Return frames that equal `report` except for the last words and the sequence number.
 
     `words`: columns of 32 bits, (n,), or one number. scapy builds one frame, and numpy copies and
     changes it. Sequence numbers must differ only if the translator tracks them.

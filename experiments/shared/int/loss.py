@@ -44,8 +44,8 @@ GROUP_HEADER = 14 + 20 + 8  # offset in the frame of a report
 DROP_REPORTS = (1, 2)  # hw_id of drop reports by ingress and by queues
 # The last queue is only slightly faster than the flow, so most packets of a burst find it full.
 BURST_PPS, QUEUE_RATES, QUEUE_PACKETS = 20_000, 2, 4
-# On bmv2 the last queue holds this fraction of a burst, so that it does not drop packets of other
-# flows. Those packets arrive back to back if bmv2 had to wait for a CPU.
+# On bmv2 the last queue has room for this fraction of a burst, so that it does not drop packets of
+# other flows. Packets of other flows arrive back to back if bmv2 had to wait for a CPU.
 BMV2_QUEUE_SHARE = 0.5
 # max time for which the last queue is full after a burst, if bmv2 is overloaded
 FULL_FOR_NS = 200_000_000

@@ -99,9 +99,9 @@ def read_inside(net: Network, flow: Flow, path: Sequence[str]) -> list[Interval]
 def read_queue(net: Network, switch: str, after: str) -> Queue:
     """Return the packets that left bmv2 for a neighbour.
 
-    `arrived_ns` is the time at which a packet entered bmv2. The queue then held 0 to `max_queued`
-    packets. `max_queued` is the number of packets in bmv2 for the same port. Requires that the
-    network neither loses nor reorders packets.
+    `arrived_ns` is the time at which a packet entered bmv2. The queue then contained 0 to
+    `max_queued` packets. `max_queued` is the number of packets in bmv2 for the same port. Requires
+    that the network neither loses nor reorders packets.
     """
     left = read(net.capture(switch, after, "in", inner=True))
     went = np.concatenate([

@@ -114,7 +114,7 @@ class Hosts:
         self._sender.communicate()
 
     def take(self, shape: Shape, datagrams_per_s: float, seconds: float) -> Taken:
-        """Run a collector on reports of this shape, at this rate. Raises TestbedError."""
+        """Send reports of this shape at this rate to a new collector. Raises TestbedError."""
         self._turns += 1
         run = self._folder / "reports" / f"turn-{self._turns}"
         stored = ["--store", str(run)] if shape.is_stored else []

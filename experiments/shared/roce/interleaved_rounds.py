@@ -33,7 +33,7 @@ SENDER_CORE, COLLECTOR_CORE = 0, 1
 INTERFACE, SENDERS_INTERFACE = "collector", "sender"
 NAP_US = 50  # same sleep as the responder (collectors/roce/c/card.c)
 PATIENCE_S = 2.0
-# file with the number of queued frames of each core, and the index of this field
+# file with a line per core; index of the field that contains the number of queued frames
 SOFTNET, BACKLOG = Path("/proc/net/softnet_stat"), 11
 SENT_DROPPED = 11  # index in the counters of an interface in /proc/net/dev
 # Prefix that runs a command in its own namespace, in which the kernel sends no packets by itself.
@@ -124,7 +124,7 @@ class Process:
         self._process.communicate()
 
     def await_word(self, word: str) -> None:
-        """Wait for a line of output, after which the usage is measured. Raises TestbedError."""
+        """Wait for a line of output; the usage is measured from then on. Raises TestbedError."""
         if self._line() != word:
             raise TestbedError(f"{self._process.args!r}: it did not start")
         self._before = Used.by(self.pid)

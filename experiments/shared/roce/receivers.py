@@ -33,7 +33,7 @@ from telemark.traffic.received import Frames
 
 KEY_BYTES = 36
 ALONE_TURNS = 200
-QUIET_S = 0.02  # time without new frames after which the ring is empty
+QUIET_S = 0.02  # the ring is empty if no new frame arrived for this time
 
 
 def udp() -> tuple[int, int, int]:

@@ -33,7 +33,7 @@ COLLECTOR_ADDR = "10.0.0.2"
 PEER = Peer("10.0.9.1", qpn=0x11, psn=0xFFFF00)  # first PSN, chosen so that PSNs wrap soon
 # expected drop reasons: responses end in a switch, and the switch sends no records during hold-off
 EXPECTED = ("ingress", "miss", "egress")
-DELAY_US = 500  # rate of the link between the switches
+DELAY_US = 500  # delay of the link between the switches
 LINK_BPS = 1_000_000_000  # link rate of a capacity probe
 
 RECORDS = {

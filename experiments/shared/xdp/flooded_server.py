@@ -28,7 +28,7 @@ from experiments.shared.xdp.veth_setup import VethPair
 LAST_NICE = 19
 LOOP = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
 SERVER, CLIENT, CLIENT_ADDRESS = "serves", "asks", "10.0.0.2"
-EARLY_S = 0.03  # time by which a flood starts before and ends after the transactions
+EARLY_S = 0.03  # a flood starts this much earlier and ends this much later than transactions
 REST_S = 0.04  # pause for other processes; without it the kernel throttles the flood (sched(7))
 FLOOD_FIRST, THEN_ENDS = 2, 1  # priorities of SCHED_FIFO
 UNFILTERED, FILTERED, UNREAD = "no filter", "XDP filter", "dropped unread"

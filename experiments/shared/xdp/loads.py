@@ -20,7 +20,7 @@ from experiments.shared.xdp.sockets import RING, AfXdpReceiver
 from experiments.shared.xdp.veth_setup import DEVICE, VethPair
 from telemark.errors import note_invalid
 
-# size of a socket's ring; holds packets that arrive while other processes use the core
+# size of a socket's ring, for packets that arrive while other processes use the core
 LARGE_RING = 4 * RING
 MAX_WAITED = 0.3  # max fraction of time in which other processes use the core of a thread
 MAX_AT_SOCKETS_PPS = 1_000_000  # above this rate, the ring of a process sometimes overflows

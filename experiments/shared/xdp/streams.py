@@ -90,7 +90,7 @@ def read_stream(path: Path, limit: int) -> Stream:
 def is_usable(frame: bytes) -> bool:
     """Return whether a frame is IPv4 over Ethernet with TCP or UDP ports.
 
-    Later fragments have none.
+    Fragments other than the first have no ports.
     """
     return (
         len(frame) >= 38 and frame[12:14] == b"\x08\x00" and frame[14] == 0x45

@@ -90,9 +90,9 @@ static void sleep_until(uint64_t time_ns)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
 }
 
-/* Sends frame `sent` and the following frames; returns how many frames the interface accepted. The call ends
- * at a frame that the interface drops (and counts). In Linux 6.7 and newer, veth reports this (ENOBUFS), but
- * only if it was the first frame of the call. */
+/* Sends frame `sent` and the following frames; returns how many frames the interface accepted. The
+ * call ends at a frame that the interface drops (and counts). In Linux 6.7 and newer, veth reports
+ * the drop (ENOBUFS), but only if the dropped frame was the first frame of the call. */
 static uint64_t send_burst(int fd, uint64_t sent, unsigned kinds)
 {
     static struct iovec parts[BURST];
