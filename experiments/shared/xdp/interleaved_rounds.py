@@ -20,7 +20,7 @@ from ebpf.loader import Program, Sent, live
 from experiments.shared.xdp.veth_setup import DEVICE, VethPair
 from telemark.errors import note_invalid
 
-# # A ratio that misses its limit makes the run inconclusive if other processes used the cores for
+# A ratio that misses its limit makes the run inconclusive if other processes used the cores for
 # more than this fraction of the time.
 MAX_WAITED = 0.2
 
