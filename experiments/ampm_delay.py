@@ -6,8 +6,8 @@ method. Then background traffic loads the link for some blocks, so that delays h
 Finally the link loses packets, and the methods must detect lost pulses. The mean delay method
 compares the mean time of sent packets with the mean time of received packets. Under loss it has an
 error of known variance. In virtual time, ground truth is exact to the nanosecond. In real time,
-hosts and switches read the clock before and after each send call. These readings bound the time of
-a packet, and every delay and every timestamp must lie within the bounds.
+hosts and switches read the clock before and after each send call. The readings bound the time of a
+packet. Every delay and every timestamp must lie within the bounds.
 
 Claim: Each method measures the delay of the packets that it observes.
 

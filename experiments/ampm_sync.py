@@ -1,9 +1,9 @@
 """Clock synchronization for alternate marking: how large may clock errors be for each method?
 
 A flow crosses s1, s2 and s3. The clock of s1 is correct. The clocks of s2 and s3 are wrong by A.
-They are ahead in half of the runs and behind in the other half. The controller reads each switch at
-times given by that switch's own clock (RFC 9341). Multiplexed marking uses one bit, which is
-decoded in two ways. s3 decodes the bit by time slot. s2 takes a packet as the pulse if its bit
+These clocks are ahead in half of the runs and behind in the other half. The controller reads each
+switch at times given by that switch's own clock (RFC 9341). Multiplexed marking uses one bit, which
+is decoded in two ways. s3 decodes the bit by time slot. s2 takes a packet as the pulse if its bit
 differs from the colour according to the clock of s2. A second flow uses double marking with two
 bits. Frame captures show which packets are in each block. The captures identify blocks by number.
 Colours repeat every two blocks, so a decoder that knows only colours does not detect that a count

@@ -4,7 +4,7 @@ A host appends numbers to randomly chosen lists. A translator collects the numbe
 batches and writes each batch with one RDMA request into a ring that wraps several times. The reader
 of a list must get each number once and in order. The collector must execute one request per batch.
 The translator writes incomplete batches on a flush request. The experiment also measures the rate
-at which processes read entries from full lists. This rate depends on the machine.
+at which processes read entries from full lists. The rate depends on the machine.
 
 Published: the DTA translator (jonlanglet/DTA) has batches of 1 to 16 entries. It loses one entry
 per lap of a ring.

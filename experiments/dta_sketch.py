@@ -2,12 +2,12 @@
 
 Reporters count flows of different sizes in count-min sketches of four rows. Each reporter counts
 its own part of the packets and sends its sketch column by column. For each column number, a
-translator adds the columns of all reporters. It writes eight sums at a time, after all reporters
-have sent these columns. The memory of the collector must contain the sketch of all packets, counter
-by counter. Estimates are never below ground truth. With w columns, the error exceeds e / w of all
-packets with a probability of at most e^-4 (Cormode and Muthukrishnan 2005). If the hash functions
-of the rows are independent, theory predicts the number of errors above half of 1 / w for a given
-sketch. One test compares all points with this number.
+translator adds the columns of all reporters. The translator writes eight sums at a time, after all
+reporters have sent these columns. The memory of the collector must contain the sketch of all
+packets, counter by counter. Estimates are never below ground truth. With w columns, the error
+exceeds e / w of all packets with a probability of at most e^-4 (Cormode and Muthukrishnan 2005). If
+the hash functions of the rows are independent, theory predicts the number of errors above half of 1
+/ w for a given sketch. One test compares all points with this number.
 
 Published: Cormode and Muthukrishnan (2005): an estimate exceeds the true value by more than eps N
 with probability at most delta.

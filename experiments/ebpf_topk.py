@@ -3,11 +3,11 @@
 Packets of many flows with Zipf-distributed sizes, or of a capture (--pcap), pass through the same
 program that hosts attach to their devices. HeavyKeeper finds the top flows in a fixed amount of
 memory and must never overestimate a count. FREQUENT counts the packets of each basic window exactly
-and retains the k largest flows of the window. For the sliding window it computes a bound delta. It
-must report every flow with more than 2 delta packets and no flow with fewer than delta. The CPU
-times of both algorithms are compared with those of an empty program and of a hash map of the kernel
-in interleaved rounds. BPF_PROG_TEST_RUN generates the frames, so CPU times include no NIC and no
-driver.
+and retains the k largest flows of the window. For the sliding window it computes a bound delta.
+FREQUENT must report every flow with more than 2 delta packets and no flow with fewer than delta.
+The CPU times of both algorithms are compared with those of an empty program and of a hash map of
+the kernel in interleaved rounds. BPF_PROG_TEST_RUN generates the frames, so CPU times include no
+NIC and no driver.
 
 Claim: HeavyKeeper finds 99 % of the top 20 flows in 64 KB. FREQUENT keeps its guarantee for every
 flow. Both need at most 0.6 times the CPU time of a hash map (each minus the CPU time of an empty

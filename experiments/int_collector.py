@@ -1,12 +1,12 @@
 """INT collector: what is the CPU time per report, and at what rate are reports lost?
 
 A program on another host replays INT-MD Telemetry Reports over a veth pair. The collector is a
-process on its own core. It receives and decodes reports, indexes them by flow, and in some runs
-stores them. The rate increases until datagrams are lost. A rate is free of loss if all datagrams
-arrived and the collector needed less than a second of CPU time per second, so that no backlog grew
-in its socket. Then the number of flows and the path length vary at a constant rate. The collector
-must detect all missing datagrams as gaps in sequence numbers. The kernel must have dropped exactly
-these datagrams.
+process on its own core. The collector receives and decodes reports, indexes them by flow, and in
+some runs stores them. The rate increases until datagrams are lost. A rate is free of loss if all
+datagrams arrived and the collector needed less than a second of CPU time per second, so that no
+backlog grew in its socket. Then the number of flows and the path length vary at a constant rate.
+The collector must detect all missing datagrams as gaps in sequence numbers. The kernel must have
+dropped exactly these datagrams.
 
 Claim: The collector detects each missing report as a gap in the sequence numbers, and the kernel
 dropped exactly these reports.

@@ -2,15 +2,15 @@
 
 All packets of a flow cross five switches. The first link loses some packets. Each switch drops
 others for its own reason: an access list, a missing route, an expired TTL, or a queue that a burst
-has filled. The switches report the packets that they drop (INT drop reports). They also mark and
-count all packets in blocks of time (AM-PM). No switch can report losses on a link. The same link
-also loses some of the reports. Gaps in their sequence numbers show how many reports are missing,
-but not for which packets. Captures are ground truth: they show packets that entered a switch but
-did not leave it, and packets that left a switch but did not reach the next one. Alternate marking
-must find exactly these packets in each block. Drop reports and detected gaps together must find all
-packets that switches drop. On bmv2, a capacity probe determines the lower rates, and blocks are
-longer. A program on bmv2 does not see packets that full queues drop, so alternate marking must find
-these packets and drop reports must not.
+has filled. The switches report the packets that they drop (INT drop reports). The switches also
+mark and count all packets in blocks of time (AM-PM). No switch can report losses on a link. The
+same link also loses some of the reports. Gaps in their sequence numbers show how many reports are
+missing, but not for which packets. Captures are ground truth: they show packets that entered a
+switch but did not leave it, and packets that left a switch but did not reach the next one.
+Alternate marking must find exactly these packets in each block. Drop reports and detected gaps
+together must find all packets that switches drop. On bmv2, a capacity probe determines the lower
+rates, and blocks are longer. A program on bmv2 does not see packets that full queues drop, so
+alternate marking must find these packets and drop reports must not.
 
 Claim: Alternate marking finds each lost packet. Drop reports find all packets that switches drop
 and no packets that links lose.

@@ -7,11 +7,11 @@ the switch ports are ground truth: the queue length is the number of packets tha
 packet and have not left yet. The measured and the true queue length must be equal for each packet
 at each switch. In real time, any queue length between the arrival of the packet and its reception
 by the switch is correct. The collector uses only reports to identify the port with the longest
-queue and the flow whose rate increased most while this queue grew. Both must agree with captures
-and senders. On bmv2, a capacity probe determines the lower rates, the burst takes 1 s, and the
-queues of bmv2 have the rate of IntSight. Timestamps must lie within the time between the captures
-on both sides of a switch, widened by the clock error. No measured queue may be longer than the
-number of packets ahead of the packet.
+queue and the flow whose rate increased most while this queue grew. The port and the flow must agree
+with captures and senders. On bmv2, a capacity probe determines the lower rates, the burst takes 1
+s, and the queues of bmv2 have the rate of IntSight. Timestamps must lie within the time between the
+captures on both sides of a switch, widened by the clock error. No measured queue may be longer than
+the number of packets ahead of the packet.
 
 Claim: INT measures the queue that each packet met. Reports are enough to identify the port of the
 longest queue and the flow that filled it.

@@ -94,8 +94,9 @@ class Outcome:
     accounts: Accounts
     kept: Kept
     accounting: PacketAccounting
-    # These are for bmv2 only: clock offset and its error (us) of each switch, times at which
-    # packets entered and left bmv2, and number of other packets for the same port in bmv2.
+    # The following fields are for bmv2 only: the clock offset of each switch and its error (us),
+    # the times at which packets entered and left bmv2, and the number of other packets for the same
+    # port in bmv2.
     clocks: dict[str, tuple[int, float]] | None
     inside: list[Interval]
     ahead: list[NDArray[np.int64]]

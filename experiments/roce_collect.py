@@ -102,7 +102,7 @@ class Case:
     def collection(self, packets: int) -> Collection:
         """Return a collection with its own file.
 
-        It sends no probes, because no link loses packets.
+        The switch sends no probes, because no link loses packets.
         """
         session = ("version", self.version), ("patience", 0)
         return Collection(

@@ -281,8 +281,8 @@ def number(frames: NDArray[np.uint8], at: int, size: int) -> NDArray[np.int64]:
 def make_checks(found: Found, *, is_virtual: bool) -> list[Check]:
     """Check that up to four counts of lost records agree.
 
-    They are packets without a record, drops of the link, captures at the switch, and the switch's
-    counter.
+    The counts are from packets without a record, drops of the link, captures at the switch, and the
+    switch's counter.
     """
     where, mode = f"{found.mode}, {found.rate_pps:,} packets/s", MODES[found.mode]
     one_lost = found.lost_by_link if is_virtual else min(found.lost_by_link, 1)

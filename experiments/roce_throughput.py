@@ -6,8 +6,8 @@ address in the packet. Collectors in C store and index records from a blocking U
 UDP socket that is polled with sleeps like the responder, or from the ring of a packet socket. One
 collector is in Python. Another returns frames unread, which is a lower bound for collectors with a
 packet socket ring. The experiment measures the CPU time per record of sender and collector,
-including softirqs of the kernel. It subtracts the CPU time of a sender whose frames are not
-received. Ratios are computed within a round, and their median is checked.
+including softirqs of the kernel. The experiment subtracts the CPU time of a sender whose frames are
+not received. Ratios are computed within a round, and their median is checked.
 
 Claim: At max rate, a record over RoCE takes at most half the CPU time of a record over UDP that is
 indexed in C.

@@ -7,8 +7,8 @@ load of the link changes, while probes collect the number of bytes that the port
 (link_monitor.p4). Both programs implement exercises of p4lang/tutorials. The tutorials' own
 programs also run unmodified (--ecn-program, --monitor-program), with the same threshold and
 topology but other rates. Captures of the switch ports are ground truth for the queue length before
-each packet and for the bytes sent between two probes. Both programs must be right for each packet.
-In virtual time, queues are also compared with theory.
+each packet and for the bytes sent between two probes. Marks and probe values must be right for each
+packet. In virtual time, queues are also compared with theory.
 
 Claim: The switch marks exactly the packets that meet ten others in the queue. DCTCP keeps the queue
 at this length and the link busy. Probes measure the sent bytes exactly.

@@ -3,9 +3,10 @@
 Packets arrive at different rates at programs that drop them: XDP, the raw table of iptables,
 connection tracking, and a process with an AF_XDP socket. This process either sleeps until packets
 arrive or polls, as DPDK drivers do. The kernel generates the packets (BPF_PROG_TEST_RUN with live
-frames). It immediately drops frames that are not due, and the experiment counts the time for these
-drops as idle time. Each measurement therefore includes the ingress path of a packet, which replaces
-NIC and driver. A run with a missing packet or with other processes on the cores is invalid.
+frames). The kernel immediately drops frames that are not due, and the experiment counts the time
+for these drops as idle time. Each measurement therefore includes the ingress path of a packet,
+which replaces NIC and driver. A run with a missing packet or with other processes on the cores is
+invalid.
 
 Claim: With XDP, the CPU time grows with the load. At the lowest load, XDP needs at most a fifth of
 the CPU time of a polling process, which uses a whole core at any load. At each load that iptables

@@ -1,12 +1,12 @@
 """XDP drop rate: how many packets can a core drop at XDP, and at each later hook of the kernel?
 
 The same frames (60-byte UDP packets of 4,096 flows) arrive at a device, first on one core and then
-on two. They are dropped at XDP, at tc, by nftables at ingress, by iptables before routing, after
-routing or after connection tracking, or by a process that receives them from an AF_XDP socket. The
-kernel generates the packets (BPF_PROG_TEST_RUN with live frames), so there is no sender on another
-core, no socket and no driver. Each candidate has its own namespace and counts its drops. A run in
-which this count differs from the number of sent packets is invalid. The experiment measures CPU
-time per packet, including the packet source.
+on two. The frames are dropped at XDP, at tc, by nftables at ingress, or by iptables (before
+routing, after routing or after connection tracking). A further candidate is a process that receives
+frames from an AF_XDP socket. The kernel generates the packets (BPF_PROG_TEST_RUN with live frames),
+so there is no sender on another core, no socket and no driver. Each candidate has its own namespace
+and counts its drops. A run in which this count differs from the number of sent packets is invalid.
+The experiment measures CPU time per packet, including the packet source.
 
 Claim: A core drops at least 3.5 times as many packets/s at XDP as with iptables in the raw table,
 and at least 8 times as many as after connection tracking.

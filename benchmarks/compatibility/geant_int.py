@@ -1,8 +1,8 @@
 """GEANT INT 1.0 program: does the collector decode its reports and find the path of each packet?
 
 The script runs p4src/int_v1.0 of a clone of GEANT-DataPlaneProgramming/int-platforms, with one cast
-added. It uses the topology of the clone and the commands for simple_switch_CLI from the clone. h1
-sends to h2 over s1, s3 and s2.
+added. The topology and the commands for simple_switch_CLI are also from the clone. h1 sends to h2
+over s1, s3 and s2.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

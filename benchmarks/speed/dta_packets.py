@@ -2,8 +2,8 @@
 
 In virtual time, a P4 translator converts each report to RDMA requests; the responder checks the
 iCRC of each request and executes it. The memory must then equal a model byte for byte. The
-benchmark queries all keys and the same number of keys that were not reported. It compares the
-results with theory.
+benchmark queries all keys and the same number of keys that were not reported. The results are
+compared with theory.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -1,10 +1,11 @@
 """Parallel sweeps: how much faster is an experiment with many seeds on several cores?
 
 The benchmark starts experiments in virtual time as users start them, alternately with one process
-and with one process per core. The samples of both must be identical. It measures the wall time of
-the whole command, so the machine must be idle. Cores share caches and memory, and only the runs are
-parallel. Therefore the benchmark also determines the best possible time. For this time, it measures
-the same number of independent commands in parallel, and a command whose runs are all cached.
+and with one process per core. The samples of both must be identical. The benchmark measures the
+wall time of the whole command, so the machine must be idle. Cores share caches and memory, and only
+the runs are parallel. Therefore the benchmark also determines the best possible time. For this
+time, it measures the same number of independent commands in parallel, and a command whose runs are
+all cached.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -268,8 +268,9 @@ def checks(found: Found, bmv2: tuple[str, ...]) -> list[Check]:
 def times_bmv2(samples: list[Sample], bmv2: tuple[str, ...]) -> list[tuple[str, float, str]]:
     """Return the saturated rate of minip4 divided by the higher of the two rates of each bmv2.
 
-    The result is the ratio of medians, and its range over rounds. It is reported but not checked:
-    bmv2 has several threads, so this ratio depends more on other load than any other value.
+    The result is the ratio of medians, and its range over rounds. The ratio is reported but not
+    checked. bmv2 has several threads, so this ratio depends on other load more than all other
+    values.
     """
 
     def rates(measure: str, kind: str) -> list[float]:

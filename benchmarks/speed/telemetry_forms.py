@@ -1,10 +1,10 @@
 """Cost of telemetry on a host: packets, records or sketches, one program or a chain?
 
 Packets of flows with Zipf-distributed sizes pass through the same programs that hosts attach. The
-benchmark computes the exact number of bytes per window that user space receives. It does so for
-whole packets, for their first 128 bytes (a truncated mirror), for a record per flow (a key and a
-count) and for sketches. The CPU time per packet is measured in interleaved rounds on one core, for
-six kinds of statistics in one program and for the same six as a chain of six programs.
+benchmark computes the exact number of bytes per window that user space receives. The forms are
+whole packets, the first 128 bytes of packets (a truncated mirror), a record per flow (a key and a
+count), and sketches. The CPU time per packet is measured in interleaved rounds on one core, for six
+kinds of statistics in one program and for the same six as a chain of six programs.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -1,5 +1,5 @@
-/* Handwritten C version of p4/ipv4_lpm.p4 for one port, with the same output. It is the baseline of
- * the generated pipeline. Prefixes are in a list, the longest first. */
+/* Handwritten C version of p4/ipv4_lpm.p4 for one port, with the same output. This program is the
+ * baseline of the generated pipeline. Prefixes are in a list, the longest first. */
 #include <arpa/inet.h>
 #include <stdint.h>
 #include <string.h>

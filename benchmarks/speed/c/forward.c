@@ -1,5 +1,5 @@
 /* forward IN OUT CORE: a minimal forwarder without P4: TPACKET_V2 ring, memory copy, sendmmsg().
- * It never sleeps and needs a core of its own. */
+ * The forwarder never sleeps and needs a core of its own. */
 #define _GNU_SOURCE
 #include "common.h"
 

@@ -1,7 +1,7 @@
 /* number INTERFACE FILE SPOILED_EVERY: sends numbered records by RoCEv2 WRITE ONLY at the maximum rate.
  * FILE is the frame of record 0 without the record and the iCRC.
  *
- * Record n goes to slot n. Its eleven words are n + 1 times 1, 3, 5, ..., 21. In one of
+ * Record n goes to slot n. The eleven words of record n are n + 1 times 1, 3, 5, ..., 21. In one of
  * SPOILED_EVERY records a bit is flipped after the iCRC was computed; the receiver must refuse it.
  *
  * Prints "ready". For each line "FIRST COUNT" on standard input it sends these records and prints

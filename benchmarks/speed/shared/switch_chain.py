@@ -182,7 +182,7 @@ class Chain:
     def set_realtime_priority(self) -> None:
         """Give the switches real-time priority, so that delays do not include waiting for a core.
 
-        This is only for switches that sleep and are not pinned to the core of the probe.
+        Call this function only for switches that sleep and are not pinned to the core of the probe.
         """
         for switch in self.switches:
             for task in Path(f"/proc/{switch.pid}/task").iterdir():

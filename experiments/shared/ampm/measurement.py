@@ -85,7 +85,7 @@ class Summary:
     def checks(self, prefix: str) -> list[Check]:
         """Return the checks that apply to every method.
 
-        They check that no mark leaves the domain, that every block has one pulse, that switches
+        The checks are that no mark leaves the domain, that every block has one pulse, that switches
         drop packets only when a queue is full, and that the packet accounting balances.
         """
         dropped = sum(
@@ -282,8 +282,8 @@ async def measure(setting: Setting, run: Run) -> Outcome:
     """Build the network, watch the flows, send, and read block by block.
 
     The run is inconclusive if no block could be read, for example because a switch died or because
-    the machine is too slow for the block length. It is also inconclusive if packets took longer
-    than their methods tolerate, for example because the machine stalled.
+    the machine is too slow for the block length. The run is also inconclusive if packets took
+    longer than their methods tolerate, for example because the machine stalled.
     """
     schedule = setting.schedule
     stamped = setting.stamped and isinstance(run.clock, RealClock)

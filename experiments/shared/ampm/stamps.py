@@ -1,6 +1,6 @@
 """Bounds of packet times, independent of the timestamps of switches, and checks of their order.
 
-In real time, hosts and switches read the clock before and after each send call. These readings
+In real time, hosts and switches read the clock before and after each send call. The clock readings
 bound the time at which the frame reaches the other end of the veth pair. Checks therefore need no
 tolerance. If the times of a packet are not in causal order, a timestamp is wrong. On a loaded
 machine, the bounds are wider but still correct.
@@ -63,7 +63,7 @@ def read_inside(
 
     bmv2 timestamps a packet while the packet is behind the panel switch (minip4, between bmv2 and
     the links). The clock error of bmv2 widens the interval. A frame enters bmv2 after the panel
-    switch has timestamped it. It has left bmv2 when it is back at the panel switch.
+    switch has timestamped it. The frame has left bmv2 when it is back at the panel switch.
     """
     found: dict[int, dict[str, Interval]] = {flow.id: {} for flow in flows}
     for (source, destination), some in _by_hosts(flows).items():

@@ -185,8 +185,8 @@ def law_packets(setting: Setting, decoder: Decoder, packets: float) -> float:
     """Return the sd of the loss error of a block with `packets` packets at random times.
 
     A fraction w of the block is counted in another block, and the same fraction of another block is
-    counted in this one. These are two independent numbers of packets, each with a variance of w *
-    packets * (1 - loss).
+    counted in this one. The error is the difference of two independent numbers of packets, each
+    with a variance of w * packets * (1 - loss).
     """
     return float(np.sqrt(2 * setting.misplaced(decoder) * packets * (1 - decoder.loss)))
 

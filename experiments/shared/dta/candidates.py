@@ -1,8 +1,9 @@
 """Candidates for the CPU time per report: a DTA collector, and CPU collectors.
 
 A report has a key of 128 bits and 32 bits of data. CPU collectors receive the Key-Write reports
-directly. The DTA collector receives the RDMA writes of the translator for each primitive. It uses
-the RoCE responder instead of a NIC, so its CPU time is the work that a NIC would take off the CPU.
+directly. The DTA collector receives the RDMA writes of the translator for each primitive. The DTA
+collector uses the RoCE responder instead of a NIC. So its CPU time is for work that a NIC would do
+without the CPU.
 """
 
 from collections.abc import Sequence

@@ -46,8 +46,8 @@ class Costs:
 async def measure_cpu(options: argparse.Namespace, run: Run) -> Costs:
     """Send the same packets with each number of metadata bytes in turn, in several rounds.
 
-    This requires virtual time, where the process does nothing but handle events. In real time, the
-    CPU time of the kernel per packet would hide the CPU time of INT. Nothing is captured.
+    The measurement requires virtual time, where the process does nothing but handle events. In real
+    time, the CPU time of the kernel per packet would hide the CPU time of INT. Nothing is captured.
     """
     hops = max(options.hops)
     cases = [

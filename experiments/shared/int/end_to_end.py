@@ -72,7 +72,7 @@ def handed_over(net: Network, flow: Flow, last: str) -> Interval:
     """Return the bounds of each packet's arrival at the veth interface of the receiving host.
 
     `last` is the last switch. In real time, the bounds are the start and the end of its send call,
-    from the stamp log. They are NEVER if the packet was not delivered.
+    from the stamp log. The bounds are NEVER if the packet was not delivered.
     """
     times = []
     for what in ("sending", "sent"):

@@ -1,8 +1,8 @@
 """INT on bmv2: rates, clock offsets and bounds of reported values.
 
 A panel switch (minip4, between bmv2 and the links) shapes the traffic of each bmv2 switch, so the
-queues of bmv2 stay almost empty. Each bmv2 has its own clock. It timestamps a packet at some time
-between the two captures of the panel switch.
+queues of bmv2 stay almost empty. Each bmv2 has its own clock. A bmv2 timestamps a packet at some
+time between the two captures of the panel switch.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -116,7 +116,7 @@ def read_queue(net: Network, switch: str, after: str) -> Queue:
 def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.int64]:
     """Return the number of packets for the same port in bmv2 when each packet of a flow entered.
 
-    This is an upper bound of the queue length in bmv2.
+    The number is an upper bound of the queue length in bmv2.
     """
     queue = read_queue(net, switch, after)
     return queue.max_queued[queue.left["port"] == flow.port]

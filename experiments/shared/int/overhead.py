@@ -226,7 +226,8 @@ async def _send(
 ) -> tuple[dict[int, FlowRecord], dict[int, TcpRecord]]:  # fmt: skip
     """Send all flows with the same path and return their records by flow id.
 
-    During these flows, the last link with INT is the narrow link. Its queue holds `queue` packets.
+    During these flows, the last link with INT is the narrow link. The queue of this link has room
+    for `queue` packets.
     """
     *_, narrow, last = cases[0].path
     switch, port = net.switch(narrow), net.port(narrow, last)

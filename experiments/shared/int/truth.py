@@ -28,9 +28,9 @@ class SwitchTransit:
 
     arrived_ns: NDArray[np.int64]  # NEVER in all arrays if the packet did not leave the switch
     left_ns: NDArray[np.int64]
-    # Bounds of the queue length on arrival. They differ if another packet left in the same
-    # nanosecond. In real time they also differ if a packet left before the switch received the
-    # arriving packet from its socket.
+    # Bounds of the queue length on arrival. The bounds differ if another packet left in the same
+    # nanosecond. In real time the bounds also differ if a packet left before the switch received
+    # the arriving packet from its socket.
     min_queued: NDArray[np.int64]
     max_queued: NDArray[np.int64]
 
@@ -72,8 +72,8 @@ def read_queue(net: Network, switch: str, after: str, *, stamped: bool) -> Queue
     `stamped`: True in real time, if the network has a stamp log.
 
     Captures are truncated, and the sequence number of a packet with INT may be in the truncated
-    part. Therefore packets are numbered in the order of capture. This requires that the network
-    neither loses nor reorders packets, which the records of the receiver show.
+    part. Therefore packets are numbered in the order of capture. The order is right only if the
+    network neither loses nor reorders packets. The records of the receiver show whether it does.
     """
     left = read(net.capture(switch, after, "out"))
     arrived, taken = (_all_that(net, switch, what) for what in ("in", "taken" if stamped else "in"))

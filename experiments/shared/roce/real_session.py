@@ -1,8 +1,8 @@
 """Reference RoCE session of rdma_rxe (Linux), for comparison with the packets of the switch.
 
-RealSession is a live session in the virtual machine. rxe_session.pcap is a captured session. It has
-one packet for each of KINDS, which Linux 6.1.192 and rdma-core 44.0 of Debian 12 sent to the
-responder of Telemark on 2026-11-22. A test compares both sessions.
+RealSession is a live session in the virtual machine. rxe_session.pcap is a captured session. The
+file has one packet for each of KINDS. Linux 6.1.192 and rdma-core 44.0 of Debian 12 sent these
+packets to the responder of Telemark on 2026-11-22. A test compares both sessions.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,9 +2,9 @@
 
     python -m experiments.shared.roce.receivers udp | roce INTERFACE MEMORY
 
-MEMORY is a numpy file with the expected content of the region after all writes. Both print "ready"
-and wait for a line on standard input. Then they print the number of received records, of kernel
-drops, and of wrong records in memory, and exit.
+MEMORY is a numpy file with the expected content of the region after all writes. Both receivers
+print "ready" and wait for a line on standard input. Then they print the number of received records,
+of kernel drops, and of wrong records in memory, and exit.
 """
 
 import select

@@ -177,8 +177,8 @@ def reject_bmv2_drops(net: Network, counts: Mapping[str, int]) -> None:
     """Make the run inconclusive if bmv2 dropped frames, for example on a loaded machine.
 
     `counts` are the events() of a session that recorded all packets. The recording switch receives
-    these packets and the responses of the collector. It sends packets, records and probes. The
-    other switch forwards all of them.
+    these packets and the responses of the collector. This switch sends packets, records and probes.
+    The other switch forwards all of them.
     """
     if "inner" not in net.counters[SWITCH]:
         return  # minip4 drops no frames without a reason

@@ -52,9 +52,9 @@ class StreamResult(NamedTuple):
 class Scene:
     """Device on which each packet passes a counter, the detector, the filter and another counter.
 
-    A window is a fixed number of sent packets. It is read while the packets of the next window
-    arrive. The sender is never more than one window ahead of the reader, even on a slow machine.
-    This bounds the delay of an alert and of its rules, in packets.
+    A window is a fixed number of sent packets. A window is read while the packets of the next
+    window arrive. The sender is never more than one window ahead of the reader, even on a slow
+    machine. So the delay of an alert and of its rules has a bound, in packets.
     """
 
     def __init__(self, stack: ExitStack, seed: int) -> None:

@@ -1,7 +1,7 @@
 """Candidates that forward packets to the far end of a veth pair, which counts the packets.
 
-XDP counts packets that XDP sent, and tc counts packets that the network stack sent. These are the
-cheapest hooks, because a veth device copies packets of the network stack before XDP.
+XDP counts packets that XDP sent, and tc counts packets that the network stack sent. In both cases,
+this hook is the cheapest one, because a veth device copies packets of the network stack before XDP.
 """
 
 import socket

@@ -2,8 +2,8 @@
 
 Packets are live frames of BPF_PROG_TEST_RUN, which arrive at a device without a sender. A sending
 socket would take more CPU time than XDP. An additional program runs before the program of the
-candidate. It replaces each packet by the next frame of a table. All measurements include its CPU
-time.
+candidate. The additional program replaces each packet by the next frame of a table. All
+measurements include its CPU time.
 """
 
 import ctypes
@@ -88,8 +88,9 @@ class Rounds:
     def cost(self, candidate: Candidate, to: Candidate, times: float) -> float:
         """Return the median ratio of CPU time per packet; the claim is at most 1 / `times`.
 
-        The run is inconclusive if the claim fails and the machine may be the cause. This is so if
-        other processes used the core and its caches, or if the claim holds in some rounds.
+        The run is inconclusive if the claim fails and the machine may be the cause. The machine may
+        be the cause if other processes used the core and its caches, or if the claim holds in some
+        rounds.
         """
         found = self.ratios(candidate, to)
         if statistics.median(found) >= times:

@@ -1,7 +1,7 @@
 """CPU utilization of candidates at different offered loads (pace.py).
 
-A process that reads from a socket runs on a second core. It either polls or sleeps until packets
-arrive.
+A process that reads from a socket runs on a second core. The process either polls or sleeps until
+packets arrive.
 """
 
 import ctypes

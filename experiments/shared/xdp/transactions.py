@@ -1,7 +1,7 @@
 """TCP transactions of one byte in each direction over a persistent connection (like TCP_RR).
 
 TCP_RR is a test of netperf. Each end is a process that runs in the namespace in which it was
-started. It exits when its parent exits.
+started. The process exits when its parent exits.
 """
 
 import os

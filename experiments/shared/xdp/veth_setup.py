@@ -1,8 +1,8 @@
 """Network namespace of a candidate, with devices for packet arrivals.
 
 Each candidate has its own namespace, because some candidates have lasting effects. An iptables
-table, once used, processes each packet until its namespace is deleted. The same applies to
-conntrack.
+table, once used, processes each packet until its namespace is deleted. Conntrack also processes
+each packet until then.
 """
 
 import ctypes
