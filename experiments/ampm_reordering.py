@@ -133,7 +133,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class BlockResult:
-    """Loss of one block by both methods, and ground truth, in packets."""
+    """Loss of one block in packets: measured by both methods, and ground truth."""
 
     setting: Setting
     seed: int

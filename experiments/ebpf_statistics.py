@@ -142,7 +142,7 @@ def quartered(packets: int, rng: np.random.Generator) -> NDArray[np.int64]:
 
 
 def beyond(whole: Window, lengths: NDArray[np.int64]) -> int:
-    """Count quantiles and medians out of their bounds."""
+    """Count quantiles and medians outside of their bounds."""
     assert whole.lengths is not None
     assert whole.sample is not None
     true = {part: exact.quantile(lengths, part) for part in QUANTILES}

@@ -4,9 +4,9 @@ A program on another host replays INT-MD Telemetry Reports over a veth pair. The
 process on its own core. The collector receives and decodes reports, indexes them by flow, and in
 some runs stores them. The rate increases until datagrams are lost. A rate is free of loss if all
 datagrams arrived and the collector needed less than a second of CPU time per second, so that no
-backlog grew in its socket. Then the number of flows and the path length vary at a constant rate.
-The collector must detect all missing datagrams as gaps in sequence numbers. The kernel must have
-dropped exactly these datagrams.
+backlog grew in its socket. In further runs, the rate is constant, and the number of flows or the
+path length varies. The collector must detect all missing datagrams as gaps in sequence numbers. The
+kernel must have dropped exactly these datagrams.
 
 Claim: The collector detects each missing report as a gap in the sequence numbers, and the kernel
 dropped exactly these reports.

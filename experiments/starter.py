@@ -61,8 +61,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     ):
         errors = np.array([sample["estimate"] - sample["packets"] for sample in found])
         above = np.mean(errors > eps * sum(sample["packets"] for sample in found))
-        # Theory allows a fraction DELTA of all flows; chance may add up to five standard
-        # deviations.
+        # By theory, at most a fraction DELTA of all flows exceeds the bound; chance may add five
+        # standard deviations.
         limit = DELTA + 5 * math.sqrt(DELTA * (1 - DELTA) / len(found))
         checks += [
             Check(f"eps {eps:g}: estimates below ground truth", int((errors < 0).sum()), 0),

@@ -45,7 +45,7 @@ PATH = [(1, 1, 3), (3, 2, 3), (2, 3, 4)]  # (node, ingress port, egress port)
 class Sample:
     sequence: int
     nodes: str
-    ingress_ns: int  # length at the first node
+    ingress_ns: int  # time at the first node
 
 
 class Triangle(Topo):

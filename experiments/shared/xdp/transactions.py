@@ -47,7 +47,7 @@ class End:
         self._write(f"{after_s} {seconds}")
 
     def answered(self) -> float:
-        """Return the transactions/s of the last start."""
+        """Return the transactions/s of the last call of ask()."""
         return float(self._read())
 
     def _write(self, line: str) -> None:
