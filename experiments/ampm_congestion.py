@@ -3,9 +3,9 @@
 This experiment repeats the evaluation of the AM-PM talk: one monitored flow and background traffic
 share the link between s1 and s2. The background traffic has phases: none, some, more than the link
 capacity, none. The experiment measures loss and delay of the monitored flow in each block and
-compares them with ground truth. Captures of all frames show how long the link was busy with earlier
-frames after the pulse arrived at s1. The queueing delay of the pulse in s1 must equal this time (or
-the time that s1 needed to receive the pulse, if that is longer).
+compares both values with ground truth. Captures of all frames show how long the link was busy with
+earlier frames after the pulse arrived at s1. The queueing delay of the pulse in s1 must equal this
+time (or the time that s1 needed to receive the pulse, if that is longer).
 
 Claim: Loss and delay of one flow rise together when its link is congested. Both rise in the
 congested blocks, and by the same amount as in ground truth.
@@ -295,7 +295,7 @@ def make_checks(
 
 
 def is_calm(period: Period, options: argparse.Namespace) -> bool:
-    """Return whether neither this nor the previous block has background traffic (empty queue)."""
+    """Return whether this block and the previous block have no background traffic (empty queue)."""
     before = phase_loads(options)[max(period.block - 1, 0) // options.blocks]
     return not period.load and not before
 

@@ -2,11 +2,11 @@
 
 One flow per method crosses s1, s2 and s3. s1 marks the packets of each block of time with a colour,
 and each switch counts packets on ingress and egress. The controller reads the counters of a block
-half a block after the end of the block (RFC 9341; p4src/ampm). The links drop packets and log them.
-With step, double, multiplexed and hashed marking, the measured loss must equal this log in every
-complete block and on every segment. Pulse marking counts packets between two pulses. Pulse marking
-must be exact if both pulses were delivered, because this experiment reorders no packets. It must
-also detect lost pulses.
+half a block after the end of the block (RFC 9341; p4src/ampm). The links drop packets and log the
+dropped packets. With step, double, multiplexed and hashed marking, the measured loss must equal the
+loss in this log, in every complete block and on every segment. Pulse marking counts packets between
+two pulses. Pulse marking must be exact if both pulses were delivered, because this experiment
+reorders no packets. It must also detect lost pulses.
 
 Claim: In every complete block and on every segment, measured loss equals actual loss, to the
 packet.

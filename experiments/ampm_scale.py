@@ -178,7 +178,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def attempt(
     size: tuple[int, int], seed: int, bounds: Bounds, options: argparse.Namespace, run: Run
 ) -> Measurement | None:
-    """Call measure(); return None if the network is too large for this machine in real time."""
+    """Call measure(). In real time, return None if the network is too large for this machine."""
     run.progress.update(what := f"{size[0]} switches, {size[1]} flows, seed {seed}")
     if options.time == "virtual" or size == (options.switches[0], options.flows[0]):
         return await measure(size, bounds, options, replace(run, seed=seed))

@@ -87,7 +87,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_small = options.quick or options.time == "real"
     options.reports = options.reports or (1024 if is_small else 8192)
     sizes = (1, 4, 16) if is_small else BATCHES
-    # This measurement comes first, because it forks processes, and a network has threads.
+    # This measurement forks processes, so it must come before a network starts its threads.
     polled = [poll(size, readers, POLLED_S[options.quick])
               for size in (1, 16) for readers in READERS]  # fmt: skip
     rng = np.random.default_rng(run.seed)
@@ -183,7 +183,7 @@ def _poll(rings: NDArray[np.void], lasts_s: float, connection: Connection) -> No
     for number in STOPPING:
         signal.signal(
             number, signal.SIG_DFL
-        )  # Ctrl-C reaches all processes; without this, each would print a traceback
+        )  # Ctrl-C reaches all processes; otherwise each would print a traceback
     entries, start = 0, time.perf_counter()
     while time.perf_counter() < start + lasts_s:
         for ring in rings:

@@ -2,11 +2,11 @@
 
 A switch (the reporter) reports each user packet to a translator, which writes the report into the
 memory of a collector by RDMA. Both links may lose packets. Reports have sequence numbers. The
-translator requests missing reports from the reporter, which retransmits them from a ring. RDMA
-requests have packet sequence numbers (PSNs), and a reliable connection accepts only the expected
-PSN. After a loss, the translator resynchronizes to the expected PSN. Each report has its own slot
-in memory. The reports in memory must agree one by one with captures and link logs. On bmv2, a
-capacity probe determines the rate.
+translator requests missing reports from the reporter, which retransmits the reports from a ring.
+RDMA requests have packet sequence numbers (PSNs), and a reliable connection accepts only the
+expected PSN. After a loss, the translator resynchronizes to the expected PSN. Each report has its
+own slot in memory. The reports in memory must agree one by one with captures and link logs. On
+bmv2, a capacity probe determines the rate.
 
 Claim: A retransmitted report is lost only if it is lost twice. Behind the translator, exactly those
 reports are lost that a reliable connection must reject. The content of memory is predicted for each

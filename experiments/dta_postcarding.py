@@ -194,7 +194,7 @@ async def paths(cache: Cache, load: Load, rate_pps: float) -> Point:
     await running.settle()
     answer = cache.store.query(keys)
     is_whole = answer.is_known.all(axis=1) & (answer.values == reported).all(axis=1)
-    # If a flow shares its row, the last write for this flow has its last hop.
+    # If a flow shares its row, the last write for this flow contains the last hop of the flow.
     is_last = answer.is_known[:, -1] & (answer.values[:, -1] == reported[:, -1])
     is_right = np.where(is_alone, is_whole, is_last & (answer.is_known.sum(axis=1) == 1))
     requests = await running.requests() - before

@@ -5,11 +5,11 @@ as Append in batches of 1 to 16, and as Postcarding of paths with five hops. The
 collector executes one memory operation per request. The cost of a report is N operations with N
 copies, 1/B operations in batches of B, and 1/5 operations for paths of five hops, exactly. In real
 time, CPU collectors receive the same reports from the same sender, one collector after the other.
-One inserts them into a hash table. Another appends them to a log with an index. Both collectors
-read from a UDP socket or from the ring of a packet socket. The CPU time per report of these
-collectors is compared with that of the software responder of Telemark. The responder replaces a
-NIC, which needs no CPU for this work. Kernel time is included on both sides. Ratios are computed
-within a round, and the median over rounds is checked.
+One collector inserts the reports into a hash table. Another one appends the reports to a log with
+an index. Both collectors read from a UDP socket or from the ring of a packet socket. The CPU time
+per report of these collectors is compared with that of the software responder of Telemark. The
+responder replaces a NIC, which needs no CPU for this work. Kernel time is included on both sides.
+Ratios are computed within a round, and the median over rounds is checked.
 
 Claim: A report takes exactly N memory operations with N copies, 1/B in batches of B, and 1/5 in
 paths of five hops. Even if software does the work of the NIC, a report takes less CPU time than a

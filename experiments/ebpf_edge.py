@@ -8,9 +8,10 @@ to h2 lose packets. The other two links lose none. The link logs are ground trut
 the counters of two neighbours must differ by the logged losses. Postcards must be missing for
 exactly the lost packets. The timestamps of edges are compared with independent clock readings. The
 edge of h1 and then s1 timestamp a packet during the send call of the sender. The edge of h2
-timestamps the packet after s3 has delivered it and the kernel of h2 has received it (reception
-comes before tc). s3 receives the postcard with this timestamp later. The timestamp of a pulse must
-agree with the timestamp in its postcard: exactly at switches, within the same bounds at edges.
+timestamps the packet after s3 has delivered the packet and the kernel of h2 has received it
+(reception comes before tc). s3 receives the postcard with this timestamp later. The timestamp of a
+pulse must agree with the timestamp in its postcard: exactly at switches, within the same bounds at
+edges.
 
 Claim: Edges count the same packets as their neighbours, counters and postcards show exactly the
 logged losses, and all timestamps are within their bounds.

@@ -229,7 +229,7 @@ def make_point(name: str, measured: Sequence[Measured]) -> Point:
 def cost(
     options: argparse.Namespace, seed: int, rng: np.random.Generator
 ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
-    """Return the CPU time per packet in ns, minus that of an empty program.
+    """Return the CPU time per packet in ns, minus the CPU time of an empty program.
 
     The map goes from statistic to array of shape (rounds,).
     """

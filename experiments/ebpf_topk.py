@@ -5,9 +5,9 @@ program that hosts attach to their devices. HeavyKeeper finds the top flows in a
 memory and must never overestimate a count. FREQUENT counts the packets of each basic window exactly
 and retains the k largest flows of the window. For the sliding window it computes a bound delta.
 FREQUENT must report every flow with more than 2 delta packets and no flow with fewer than delta.
-The CPU times of both algorithms are compared with those of an empty program and of a hash map of
-the kernel in interleaved rounds. BPF_PROG_TEST_RUN generates the frames, so CPU times include no
-NIC and no driver.
+In interleaved rounds, the CPU times of both algorithms are compared with the CPU times of an empty
+program and of a hash map of the kernel. BPF_PROG_TEST_RUN generates the frames, so CPU times
+include no NIC and no driver.
 
 Claim: HeavyKeeper finds 99 % of the top 20 flows in 64 KB. FREQUENT keeps its guarantee for every
 flow. Both need at most 0.6 times the CPU time of a hash map (each minus the CPU time of an empty
@@ -66,7 +66,7 @@ class Found(NamedTuple):
     listed: int
     windows: int
     run: int
-    recall: float  # fraction of the top flows, or of flows above delta, that are found
+    recall: float  # found fraction of the top flows, or of the flows above delta
     precision: float
     error: float  # mean relative error of the counts of found flows
     delta: float  # guarantee of FREQUENT, as a fraction of all packets

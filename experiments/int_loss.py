@@ -1,11 +1,11 @@
 """INT drop reports and alternate marking: how much of the packet loss does each method detect?
 
 All packets of a flow cross five switches. The first link loses some packets. Each switch drops
-others for its own reason: an access list, a missing route, an expired TTL, or a queue that a burst
-has filled. The switches report the packets that they drop (INT drop reports). The switches also
-mark and count all packets in blocks of time (AM-PM). No switch can report losses on a link. The
-same link also loses some of the reports. Gaps in their sequence numbers show how many reports are
-missing, but not for which packets. Captures are ground truth: they show packets that entered a
+other packets for its own reason: an access list, a missing route, an expired TTL, or a queue that a
+burst has filled. The switches report the packets that they drop (INT drop reports). The switches
+also mark and count all packets in blocks of time (AM-PM). No switch can report losses on a link.
+The same link also loses some of the reports. Gaps in their sequence numbers show how many reports
+are missing, but not for which packets. Captures are ground truth: they show packets that entered a
 switch but did not leave it, and packets that left a switch but did not reach the next one.
 Alternate marking must find exactly these packets in each block. Drop reports and detected gaps
 together must find all packets that switches drop. On bmv2, a capacity probe determines the lower

@@ -1,6 +1,6 @@
 """INT on a microburst: does it measure queues and identify the port and flow that caused them?
 
-The topology is that of IntSight, a chain of five switches with links of 100 Mbit/s. There are five
+The topology is a chain of five switches with links of 100 Mbit/s, as in IntSight. There are five
 flows of 15 Mbit/s, one of which sends 106.6 Mbit/s for 100 ms. Each switch writes the queue length
 that a packet met into the packet (INT-MD), and the last switch of each flow reports it. Captures of
 the switch ports are ground truth: the queue length is the number of packets that arrived before a

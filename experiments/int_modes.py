@@ -7,8 +7,8 @@ sends one report per packet or per group of packets (grouped). Alternate marking
 bits of each packet, and a controller reads counters. Captures give the number of bytes, which must
 agree with the formats of the specification. Loss, delay and queue measurements of each method are
 compared with link logs and captures. On bmv2, a capacity probe determines the lower rates, and the
-queues of bmv2 have a rate in packets/s so that they fill. Reported latencies and queues must not
-exceed the bounds from captures on both sides of each switch.
+queues of bmv2 have a rate in packets/s, so that the queues fill. Reported latencies and queues must
+not exceed the bounds from captures on both sides of each switch.
 
 Claim: The packets of each mode have the length that the format defines. Each mode measures all
 loss, delay and queueing that its reports can show.
@@ -85,7 +85,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 async def measured(mode: str, options: argparse.Namespace, run: Run) -> Found:
     """Run one mode in its own folder.
 
-    The network name is the same for all modes, so they have equal seeds.
+    The network name is the same for all modes, so all modes have equal seeds.
     """
     folder = run.folder / mode
     folder.mkdir()

@@ -3,13 +3,13 @@
 Flows of small and of large packets fill a narrow link at the end of a path. Each switch on the path
 writes up to 48 bytes of metadata into every packet (INT-MD). The goodput must be the link rate
 times the fraction of payload in a frame with INT. The experiment checks this goodput in two ways.
-Departure times to the link must agree with it to the nanosecond. The clock of the receiver must
-agree with it, too; in real time, this clock may differ by the delay with which the last switch
-delivered packets. TCP must reach the same goodput without damaged segments, exactly in virtual time
-and within 2 % in real time. The CPU time of INT per switch is measured separately, in virtual time,
-and compared with the same program without INT. This experiment does not run on bmv2, because
-departure times must be exact to the nanosecond and the links of bmv2 belong to its panel switch
-(minip4, between bmv2 and the links).
+The goodput by departure times to the link must be exact to the nanosecond. The goodput by the clock
+of the receiver must also be exact. In real time, the receiver may see packets later, by the delay
+with which the last switch delivered them. TCP must reach the same goodput without damaged segments,
+exactly in virtual time and within 2 % in real time. The CPU time of INT per switch is measured
+separately, in virtual time, and compared with the same program without INT. This experiment does
+not run on bmv2, because departure times must be exact to the nanosecond and the links of bmv2
+belong to its panel switch (minip4, between bmv2 and the links).
 
 Claim: Goodput is the link rate times the fraction of payload in a frame with INT.
 

@@ -75,7 +75,7 @@ HOST_MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # MAC addresses of h1 an
 PAYLOADS = (0, 1, 7, 100, 536, 1400)
 PARTS = ("Ethernet", "GRH, or IP and UDP", "BTH and RETH", "record", "iCRC")
 ETHERNET, BTH_RETH, ICRC = 14, 12 + 16, 4  # bytes
-MAX_PACKETS = 100_000  # max packets per case; scapy makes them in memory
+MAX_PACKETS = 100_000  # max packets per case, because scapy makes all packets in memory
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -288,7 +288,7 @@ def make_record(frame: bytes) -> bytes:
 
 
 def expected(found: Found) -> NDArray[np.void]:
-    """Return the expected file, which has in each slot the last record written to it."""
+    """Return the expected file; each slot contains the last record written to this slot."""
     records = np.zeros(found.slots, RECORDS[found.case.content])
     for number, frame in enumerate(found.segments):
         record = np.frombuffer(make_record(frame), RECORDS[Content.FLOWS])[0]

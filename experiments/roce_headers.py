@@ -5,8 +5,8 @@ with and without an immediate value, and FETCH ADD, over a reliable and an unrel
 Packets of rdma_rxe are compared with packets of the switch, field by field. Each field must have
 either the same value or the value that follows from the session, which is computed independently.
 The exceptions are three fields that a sender may choose. In real time, rdma_rxe runs in a virtual
-machine, if it is installed (./setup.sh --rdma), and sends to the responder of Telemark. Otherwise,
-and with --quick, packets of rdma_rxe come from a capture of 2026-11-22, which
+machine, if the machine is installed (./setup.sh --rdma). It sends to the responder of Telemark.
+Otherwise, and with --quick, packets of rdma_rxe come from a capture of 2026-11-22, which
 tests/collectors/roce/test_roce_rxe.py compares with a live session.
 
 Claim: Each header field of packets of the switch has the value that a real RDMA session gives it.

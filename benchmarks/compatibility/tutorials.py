@@ -38,7 +38,7 @@ class Exercise:
     `virtual` is None if the exercise needs programs on hosts.
     """
 
-    name: str  # folder of the exercise; after a comma, its topology
+    name: str  # folder of the exercise; or folder, comma, and name of the topology
     commands: str
     expected: tuple[Expected, ...]
     topology: str = "topology.json"

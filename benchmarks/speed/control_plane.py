@@ -2,9 +2,9 @@
 
 First, each operation runs in this process on tables of each match kind with 1,000, 10,000 and
 100,000 entries. Then a switch forwards 100,000 packets/s while a controller writes, reads and ages
-100,000 entries. In a virtual machine, interrupts count as CPU time of the interrupted thread, so
-they only add to the measured time. Therefore a table with a long hold is measured up to three times
-and the shortest hold counts.
+100,000 entries. In a virtual machine, interrupts count as CPU time of the interrupted thread. So
+interrupts can only increase the measured time. Therefore a table with a long hold is measured up to
+three times and the shortest hold counts.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

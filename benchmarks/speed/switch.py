@@ -225,7 +225,7 @@ def ratio_to_minip4(found: Found, measure: str, switch: str) -> str:
 
 
 def checks(found: Found, bmv2: tuple[str, ...]) -> list[Check]:
-    """Return the claims, including those about bmv2 if it was measured."""
+    """Return the claims, including claims about bmv2 if bmv2 was measured."""
 
     def own(measure: str) -> list[float]:
         return found[measure, MINIP4]

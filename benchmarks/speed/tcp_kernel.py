@@ -41,7 +41,7 @@ WITHIN = 0.05  # max deviation of a ratio from 1
 LATE = 0.06  # max excess of real RTTs; above it, goodput depends on the machine
 PROBES_PPS, PROBES_DELAY_US = 1000, 15_000
 LATE_PROBE_NS = 1_000_000  # delay above the link delay; 1.5 segment times of the slower links
-# max fraction of late probes; with 0.07, the goodput over a short queue was 1/7 lower
+# max fraction of late probes; when it was 0.07, the goodput over a short queue was 1/7 lower
 MAX_LATE = 0.01
 
 

@@ -7,8 +7,8 @@
  *     flow HOST HOST START_NS GAP_NS COUNT BYTES      BYTES: of the UDP payload
  *
  * Prints the results, a name and a number per line. Features that a router of ns-3 does not need are
- * disabled: queue discs, flow control, IPv6, ARP, checksums. Routes are looked up by hashing; ns-3's
- * own protocols search lists, which would dominate its cost in large fabrics.
+ * disabled: queue discs, flow control, IPv6, ARP, checksums. A hash finds the route of a packet. The
+ * routing protocols of ns-3 search lists, and this would dominate the cost of large fabrics.
  */
 #include <sys/resource.h>
 #include <unistd.h>

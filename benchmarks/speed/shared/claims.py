@@ -10,14 +10,14 @@ MIN_ROUNDS = 3  # other load on the machine may disturb all rounds if there are 
 
 
 class Claim(Check):
-    """Limit and measured value that is compared with it."""
+    """Limit, and the measured value that is compared with this limit."""
 
     @classmethod
     def of_rounds(cls, name: str, found: Sequence[float], limit: float) -> "Claim":
         """Compare the median of the rounds with the limit.
 
-        The run is inconclusive if the median exceeds the limit, but not all of at least MIN_ROUNDS
-        rounds do: other load on the machine may have disturbed some of them.
+        The run is inconclusive if the median exceeds the limit, but some of at least MIN_ROUNDS
+        rounds do not. In this case, other load on the machine may have disturbed the other rounds.
         """
         claim = cls(name, statistics.median(found), limit)
         broken = sum(not cls(name, value, limit).passed for value in found)

@@ -1,4 +1,4 @@
-"""Delays as each method measures them, and true delays of the same packets."""
+"""Delays that each method measures, and true delays of the same packets."""
 
 import argparse
 from collections.abc import Iterator, Sequence

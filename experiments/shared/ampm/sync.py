@@ -226,7 +226,7 @@ def reject_noise(
 
 
 def without_unread(results: Sequence[BlockResult]) -> list[BlockResult]:
-    """Remove blocks that a loaded machine read too late, if decoders must be exact for them.
+    """Remove blocks that were read too late, if decoders must be exact for these blocks.
 
     Beyond the bound of a decoder, missing records are part of its error. The run is inconclusive if
     more than half of the records are missing.

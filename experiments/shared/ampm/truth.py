@@ -1,8 +1,8 @@
 """Ground truth of flows, packet by packet, independent of switches.
 
 Captures show which points a packet passed. The block of a packet follows from its arrival time at
-the first switch. The sender bounds this time, because a frame reaches the other end of a veth pair
-before the send call returns.
+the first switch. The clock readings of the sender bound this time, because a frame reaches the
+other end of a veth pair before the send call returns.
 """
 
 from collections.abc import Mapping, Sequence

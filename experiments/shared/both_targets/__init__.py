@@ -1,1 +1,1 @@
-"""Outputs of one target, to be compared byte by byte with those of another."""
+"""Outputs of one target, to be compared byte by byte with the outputs of another target."""

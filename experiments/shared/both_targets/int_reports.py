@@ -134,7 +134,8 @@ def _places(begin: int, instructions: Instruction) -> Hop:
 def clear_times(frame: bytes) -> bytes:
     """Return a report without values that depend on time.
 
-    The UDP checksum of the reported packet covers the time values in the stack, so it is updated.
+    The UDP checksum of the reported packet covers the time values in the stack, so this function
+    updates the checksum.
     """
     cleared, (own, *stack) = bytearray(frame), hops_of(frame)
     timed = [[at for field, at in hop.items() if field & TIMED] for hop in (own, *stack)]
@@ -150,7 +151,7 @@ def clear_times(frame: bytes) -> bytes:
 
 
 def count_wrong_hops(net: Network, reports: Mapping[Flow, Sequence[bytes]]) -> int:
-    """Count metadata whose node id or ports differ from those of the path."""
+    """Count metadata whose node id or ports differ from the node id and ports on the path."""
     wrong = 0
     for flow, frames in reports.items():
         path = {hop["node"]: hop for hop in expected_path(net, flow, PATH)}

@@ -1,6 +1,7 @@
 """Fate of reports that cross two lossy links on their way to the memory of a collector.
 
-h1, h3 - s1 - s2 - h2: s1 reports each packet from h1 to h3, s2 writes the report to memory of h2
+h1, h3 - s1 - s2 - h2: s1 reports each packet from h1 to h3, s2 writes the report into the memory of
+h2
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -187,7 +188,7 @@ class Running:
 async def reporting(
     run: Run, name: str, mode: RecoveryMode, program: str, *, users: str = USERS, share: float = 0.0
 ) -> AsyncIterator[Running]:
-    """Run the network, which reports new flows of `users` and this fraction of their packets."""
+    """Run the network; it reports new flows of `users` and a fraction of their packets."""
     responder = Responder(COLLECTOR_ADDR, [Writer(PEER, SLOT, SLOTS, None, mode.transport)])
     session = WriteSession(
         1, COLLECTOR, PEER, responder.targets[0], ack_every=16, patience=PATIENCE

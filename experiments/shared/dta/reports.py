@@ -21,7 +21,8 @@ def filled(
     """Return frames that equal `report` except for the last words and the sequence number.
 
     `words`: columns of 32 bits, (n,), or one number. scapy builds one frame, and numpy copies and
-    changes it. Sequence numbers must differ only if the translator tracks them.
+    changes it. Sequence numbers must differ if the translator tracks them; otherwise they may be
+    equal.
     """
     ether = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
     ip = IP(src=REPORTER_ADDR, dst=COLLECTOR_ADDR)

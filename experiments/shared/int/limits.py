@@ -37,7 +37,7 @@ DSCP = 0x2D  # DSCP value with bits set inside and outside of the bits that INT 
 HOPS_EXCEEDED, MTU_EXCEEDED = 0x04, 0x02  # bits in the first byte of the INT header
 BASE = Instruction.NODE_ID | Instruction.UTILISATION
 UDP_CHECKSUM, INT_HEADER, STACK = 40, 46, 58  # offsets in a frame
-# bytes per switch, including the complement; offset of utilization in them
+# bytes per switch, including the complement; offset of utilization in these bytes
 HOP_BYTES, UTILISATION = 12, 4
 TOO_FAR, TOO_LONG, COMPLEMENT = (
     Flow(1, "h1", "h2", RATE_PPS, COUNT, dscp=DSCP),
@@ -91,7 +91,7 @@ async def measure_limits(options: argparse.Namespace, run: Run, delay_us: float)
 
 
 def check_bit(name: str, bit: int, flow: Flow, pushes: int, links: Sequence[pcap.Frames]) -> Check:
-    """Check that the bit is set in this flow only, from the first switch that does not push."""
+    """Check that only this flow has the bit, from the first switch on that does not push."""
     wrong = 0
     for switches, frames in enumerate(links[1:], start=1):
         is_set = (frames.bytes[:, INT_HEADER] & bit) != 0

@@ -147,7 +147,7 @@ async def find_slowdown(rate_pps: float, program: str, run: Run) -> float:
 async def measure(
     flows: Mapping[Cause | None, Flow], percent: float, blocks: int, program: str, run: Run
 ) -> Outcome:
-    """Send the flows; the first link loses `percent` of them and of the reports."""
+    """Send the flows; the first link loses `percent` of the packets and of the reports."""
     sent, schedule = [*flows.values()], schedule_on(run.target)
     topo = ParkingLot(len(PATH), delay_us=DELAY_US)
     on_bmv2 = run.target == "bmv2"
@@ -199,8 +199,8 @@ async def measure(
 def reject_bmv2_losses(net: Network, flows: Mapping[Cause | None, Flow]) -> None:
     """Make the run inconclusive if bmv2 lost packets that its program had no reason to drop.
 
-    On a busy machine, bmv2 drops packets before its program sees them. The last queue may also drop
-    packets of other flows while a burst fills it.
+    On a loaded machine, bmv2 drops packets that its program has not seen. The last queue may also
+    drop packets of other flows while a burst fills it.
     """
     nodes = ["h1", *PATH, "h2"]
     for cause, flow in flows.items():

@@ -17,7 +17,8 @@ from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
 
 SCHEDULE, BOUNDS = Schedule(MIN_BLOCK_US), Bounds(0, 50_000)
-# The clock offset of bmv2 is known to 2 ms. The max queueing delay is that of AM-PM experiments.
+# The clock offset of bmv2 is known to 2 ms. The max queueing delay is the same as in AM-PM
+# experiments.
 BMV2_SCHEDULE = Schedule(4 * MIN_BLOCK_US)
 BMV2_BOUNDS = Bounds(Bmv2Switch.clock_error_us, MIN_WAIT_US)
 

@@ -80,7 +80,7 @@ class Phases:
 
 
 def make_flows(options: argparse.Namespace, scale: Scale) -> dict[str, Flow]:
-    """Return the flows by colour, as IntSight names them."""
+    """Return the flows by colour; the colours are the names of the flows in IntSight."""
     found = {}
     for number, (name, (source, destination, *_)) in enumerate(PATHS.items(), start=1):
         rates_bps = USUAL_BPS, BURST_BPS if name == options.bursting else USUAL_BPS, USUAL_BPS
@@ -107,7 +107,7 @@ class Outcome:
     """Reports and ground truth of each packet; flows by colour.
 
     On bmv2, captures on both sides of a switch give bounds. A packet gets its timestamps while it
-    is in the switch. The queue holds at most the packets that are ahead of it in the switch.
+    is in the switch. The queue contains at most the packets that are ahead of it in the switch.
     """
 
     flows: dict[str, Flow]

@@ -57,7 +57,7 @@ def limit_queues(net: Network, path: Sequence[str], rate_pps: int, depth: int) -
     """Limit the rate of the bmv2 queues on a path, so that these queues fill.
 
     Without a limit, the output buffer of bmv2 (128 packets) and the socket buffer fill first. INT
-    does not report them.
+    does not report the contents of these buffers.
     """
     for near, far in pairwise(path):
         net.switch(near).set_queue(net.port(near, far), rate_pps=rate_pps, depth=depth)

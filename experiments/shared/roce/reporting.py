@@ -178,7 +178,7 @@ def reject_bmv2_drops(net: Network, counts: Mapping[str, int]) -> None:
 
     `counts` are the events() of a session that recorded all packets. The recording switch receives
     these packets and the responses of the collector. This switch sends packets, records and probes.
-    The other switch forwards all of them.
+    The other switch forwards all these frames.
     """
     if "inner" not in net.counters[SWITCH]:
         return  # minip4 drops no frames without a reason

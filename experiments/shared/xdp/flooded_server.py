@@ -1,8 +1,8 @@
 """TCP server under a flood, with a program at its device.
 
 One core receives all packets to the server, like the interrupt core of the paper. The flood arrives
-on this core (emulated_nic.py), and RPS of the kernel directs the packets of the client to it.
-Client and server share another core.
+on this core (emulated_nic.py), and RPS of the kernel directs the packets of the client to the same
+core. Client and server share another core.
 """
 
 import os
