@@ -2,7 +2,8 @@
  * collector without RDMA, from a UDP socket or from the ring of a packet socket. `nothing` returns
  * frames to such a ring unread. One of keep_*.c stores the reports.
  *
- * NAP_US is the time to sleep after frames have arrived, so that more frames arrive together; 0 means no sleep. Prints "ready". At a line on standard input, prints the number of received frames
+ * NAP_US is the time to sleep after frames have arrived, so that more frames arrive together; 0
+ * means no sleep. Prints "ready". At a line on standard input, prints the number of received frames
  * and the number that the kernel dropped. Exits at the end of its input. */
 #define _GNU_SOURCE
 #include "keep.h"
