@@ -61,7 +61,7 @@ class Found:
     lost: int  # packets of the flow that the lossy link lost
     lost_pulses: int  # lost packets that AM-PM marked as pulses
     truth: list[SwitchTransit]
-    # # On bmv2, for each switch and packet: time inside (us), and number of packets ahead.
+    # On bmv2, for each switch and packet: time inside (us), and number of packets ahead.
     inside: list[tuple[NDArray[np.int64], NDArray[np.int64]]] | None
     findings: Findings | None  # None for AM-PM
     blocks: list[BlockReport]  # empty for INT

@@ -25,7 +25,7 @@ BATCH = 64  # frames per burst, as a driver receives them under load
 GAP_S = 0.001  # interval between single packets, and between bursts
 FIRST = 8  # number of packets or bursts of the warm-up
 ALONE, BATCHES = "alone", "in batches"
-# # candidates whose packets are counted by XDP; packets of other candidates are counted by tc at
+# candidates whose packets are counted by XDP; packets of other candidates are counted by tc at
 # SINK
 ENDS = {TX: PEER, REDIRECT: SINK}
 
