@@ -78,8 +78,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.hops = sorted({*(options.hops or ([1, 5] if options.quick else range(1, 9)))})
     if max(options.hops) > MAX_PUSHING_HOPS:
         raise TestbedError(
-            f"--hops {max(options.hops)}: expected 1 to {MAX_PUSHING_HOPS}, because the collector "
-            "stores no longer path"
+            f"--hops {max(options.hops)}: expected 1 to {MAX_PUSHING_HOPS}, the longest path that "
+            "the collector stores"
         )
     options.metadata = [0, 16, 48] if options.quick else [*METADATA]
     outcome = await measure(options, run)

@@ -205,9 +205,10 @@ def report(rows: list[Longest], sent: int, lost: int, control_plane: dict[str, A
     max_cpu_us = max(row.cpu_us for row in [*rows, *work])
     if lost and max_cpu_us < RING_US:
         problem = (
-            f"{lost} of {sent} packets were lost; the receive ring buffers {RING_US:.0f} us and no "
-            f"hold took more than {max_cpu_us:.0f} us of CPU time, but the longest hold lasted "
-            f"{max(row.us for row in work):.0f} us and packets waited {waited_us:.0f} us"
+            f"{lost} of {sent} packets were lost while the process had no CPU: the control plane "
+            f"held the lock for up to {max(row.us for row in work):.0f} us (CPU time: at most "
+            f"{max_cpu_us:.0f} us), packets waited up to {waited_us:.0f} us, and the receive ring "
+            f"stores packets of {RING_US:.0f} us"
         )
         note_invalid(BusyMachineError(problem))
     claims = [

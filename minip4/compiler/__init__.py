@@ -1,4 +1,4 @@
-"""The P4-16 compiler: converts v1model programs to BMv2 JSON and P4Info."""
+"""The P4-16 compiler: converts v1model and TNA programs to BMv2 JSON and P4Info."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 from finsy.proto import p4i
 
+from minip4.compiler.architectures import LOWERINGS, architecture_of
 from minip4.compiler.bmv2 import bmv2_json
 from minip4.compiler.front import parse_and_check
-from minip4.compiler.instances.architecture import Architecture
 from minip4.compiler.lower import lower
 from minip4.compiler.p4info import p4info
 from minip4.compiler.recursion import deep_recursion
@@ -33,15 +33,15 @@ class CompiledProgram:
 def compile_p4(
     path: str | Path, include_dirs: Sequence[str | Path] = (), defines: Sequence[str] = ()
 ) -> CompiledProgram:
-    """Compile a v1model program.
+    """Compile a v1model or TNA program.
 
     `defines` are macros as for -D: "NAME" or "NAME=value". Raises minip4.compiler.errors.P4Error
     for errors in the program and for features that this compiler does not support.
     """
     program = parse_and_check(path, include_dirs, defines)
     with deep_recursion(path):
-        architecture = Architecture(program)
-        lowered = lower(program, architecture)
+        architecture = architecture_of(program)
+        lowered = lower(program, architecture, LOWERINGS[architecture.name])
         return CompiledProgram(
             bmv2_json(lowered), p4info(program, architecture), tuple(program.warnings)
         )

@@ -15,8 +15,10 @@ from minip4.engine.errors import EngineError, InvalidArgument
 from minip4.engine.library import load
 from minip4.engine.reader.program import only_good_json, read_program
 from minip4.engine.shared import MAX_PORTS
+from minip4.engine.tna.generator import TnaGenerator
 from minip4.wire.shared import FRAME_ROOM
 
+GENERATORS: dict[str, type[Generator]] = {"v1model": Generator, "tna": TnaGenerator}
 MAX_INSTANTS = 10_000
 """Limit of time steps after which process() stops waiting for packets to leave."""
 MAX_TRACED_INSTANTS = 200  # limit with trace, since each step takes longer
@@ -37,8 +39,11 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
     ) -> None:  # fmt: skip
         program = read_program(bmv2_json)
         with only_good_json():
-            generator = Generator(program, trace=trace)
-        library = load(generator.text, is_large=generator.is_large, sanitize=sanitize, trace=trace)
+            generator = GENERATORS[program.architecture](program, trace=trace)
+        library = load(
+            generator.text, architecture=program.architecture, is_large=generator.is_large,
+            sanitize=sanitize, trace=trace,
+        )  # fmt: skip
         self._create(generator, library, seed, sanitize)
 
     def another(self, seed: int = 0) -> Engine:
@@ -62,6 +67,9 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
         self._is_open = False
         self._frame = (ctypes.c_uint8 * FRAME_ROOM)()
         self._add_const_entries()
+        for register in self.program.registers.values():
+            if register.initial:
+                self.register_write(register.name, 0, register.initial, count=register.size)
 
     def close(self) -> None:
         """Free the C engine; its driver must be stopped before."""

@@ -15,9 +15,10 @@ from ctypes import (
     c_uint64,
 )
 from ctypes import c_void_p as handle
+from pathlib import Path
 
 from minip4 import engine, ports, wire
-from minip4.engine import shared
+from minip4.engine import shared, tna
 from minip4.engine.errors import (
     AlreadyExists,
     EngineError,
@@ -124,15 +125,20 @@ _FUNCTIONS: Signatures = {
 
 
 def load(
-    generated: str, *, is_large: bool = False, sanitize: bool, trace: bool = False
-) -> ctypes.CDLL:
+    generated: str, *, architecture: str = "v1model", is_large: bool = False, sanitize: bool,
+    trace: bool = False,
+) -> ctypes.CDLL:  # fmt: skip
     """Build the engine of one program (once per content) and load it.
 
     Long code is compiled with less optimization. With `sanitize`, it is built with AddressSanitizer
     and UBSan; with `trace`, it has the functions of trace.h. Raises ToolchainError and TooLarge.
     """
-    folders = (engine.C_FOLDER, ports.C_FOLDER, wire.C_FOLDER)
+    folders: tuple[Path, ...] = (engine.C_FOLDER, ports.C_FOLDER, wire.C_FOLDER)
     sources = [source for folder in folders for source in sorted(folder.glob("*.c"))]
+    if architecture == "tna":  # it has its own path of a packet
+        sources.remove(engine.C_FOLDER / "pipeline.c")
+        sources.append(tna.C_FOLDER / "pipeline.c")
+        folders += (tna.C_FOLDER,)
     program = build.Generated(generated, (*NO_ERRORS, *(("-O1",) if is_large else ())))
     functions = {**_FUNCTIONS, **(_TRACE_FUNCTIONS if trace else {})}
     try:

@@ -255,6 +255,14 @@ class Parser:
     states: dict[str, ParserState]
 
 
+@dataclass(slots=True)
+class Deparser:
+    """Runs the primitives, then writes the valid headers in order."""
+
+    order: tuple[Header, ...]
+    primitives: tuple[Primitive, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class KeyField:
     """One field of the key of a table. `match_type` is exact, lpm, ternary, range or optional."""
@@ -402,6 +410,7 @@ class Register:
     index: int
     size: int
     width: int
+    initial: int = 0
 
     @property
     def limbs(self) -> int:
@@ -436,9 +445,9 @@ class Program:
     stacks: dict[str, HeaderStack]
     unions: dict[str, HeaderUnion]
     union_stacks: dict[str, UnionStack]
-    parser: Parser
-    deparser: tuple[Header, ...]
-    deparser_primitives: tuple[Primitive, ...]
+    architecture: str  # v1model or tna
+    parsers: tuple[Parser, ...]  # one, or those of ingress and egress
+    deparsers: tuple[Deparser, ...]
     actions: dict[int, Action]
     pipelines: dict[str, Pipeline]
     tables: dict[str, Table]

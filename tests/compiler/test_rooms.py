@@ -15,6 +15,7 @@ KNOWN = {
     "instances": {"syntax"},
     "ir": set(),
     "lower": {"instances", "ir", "syntax"},
+    "tna": {"instances", "ir", "lower", "syntax"},
     "bmv2": {"ir"},
     "p4info": {"instances", "syntax"},
 }

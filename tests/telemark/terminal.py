@@ -47,10 +47,14 @@ class Terminal:
         _echo, _, said = self.until(b"\n" + PROMPT).partition("\n")
         return re.sub(r"\s+", " ", said)
 
-    def leave(self) -> int:
+    def leave(self) -> None:
+        """End the experiment; fail with its output if its status is not 0."""
         self.type("exit\n")
-        self.until(b"Results in")
-        return self.status()
+        said = self.until(b"Results in").encode()
+        with contextlib.suppress(OSError):  # no process has the terminal open any more
+            while piece := os.read(self._terminal, 1024):
+                said += piece
+        assert self.status() == 0, said.decode()
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, ChildProcessError):

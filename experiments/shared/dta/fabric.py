@@ -17,7 +17,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from collectors.dta.hashes import HOPS, Words
+from collectors.dta.hashes import HOPS, Words, rows
 from collectors.dta.int_paths import WORDS
 from collectors.dta.key_write import slot
 from collectors.dta.packets import PORT as DTA_PORT
@@ -27,7 +27,7 @@ from collectors.roce.application import Responder, Writer
 from collectors.roce.endpoint import Peer
 from controllers.connection import connections, cpu_ports
 from controllers.dta import sink, translator
-from controllers.dta.batching import PostcardStore
+from controllers.dta.batching import ROWS, PostcardStore
 from controllers.dta.sink import INSTRUCTIONS, Sink
 from controllers.dta.stores import KeyWriteStore, Store
 from controllers.dta.translator import Service, Translator, WriteSession
@@ -158,15 +158,22 @@ class Tracing:
 
 
 def windows(keys: Words, most: int) -> list[slice]:
-    """Split flows (n, 4) into windows of at most `most` consecutive flows in different cells.
+    """Split flows (n, 4) into windows of at most `most` consecutive flows that share no registers.
 
-    A sink stores the path of a flow in a cell (SeePath in p4src/dta/int_paths.p4). If the packets
-    of two flows in one cell alternate, the sink reports both paths again.
+    A sink stores the path of a flow in a cell (TrackPath in p4src/dta/int_paths.p4). If the packets
+    of two flows in one cell alternate, the sink reports both paths again. A translator collects the
+    postcards of a flow in a row (p4src/dta/postcarding.p4). If the postcards of two flows in one
+    row alternate, it writes incomplete paths.
     """
     cells = [crc32(key.astype(">u4").tobytes()) % SINK_CELLS for key in keys]
+    shared = [*zip(cells, rows(keys, ROWS).tolist(), strict=True)]
     first, found = 0, []
     for flow in range(1, len(keys) + 1):
-        if flow == len(keys) or flow - first == most or cells[flow] in cells[first:flow]:
+        if (
+            flow == len(keys)
+            or flow - first == most
+            or any(shared[flow][i] == other[i] for other in shared[first:flow] for i in (0, 1))
+        ):
             found.append(slice(first, flow))
             first = flow
     return found

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minip4.compiler import ir
-from minip4.compiler.bmv2.actions import action
-from minip4.compiler.bmv2.expressions import Json, data, expression, source_info, target
+from minip4.compiler.bmv2.actions import action, action_body
+from minip4.compiler.bmv2.expressions import Json, data, expression, hexstr, source_info, target
 from minip4.compiler.bmv2.parser import parser
 from minip4.compiler.bmv2.pipeline import Ids, pipeline
 
@@ -29,12 +29,12 @@ def bmv2_json(program: ir.Program) -> Json:
             {"name": name, "entries": [list(m) for m in members]}
             for name, members in program.enums.items()
         ],
-        "parsers": [parser(program)],
+        "parsers": [parser(i, p) for i, p in enumerate(program.parsers)],
         "parse_vsets": [
             {"name": v.name, "id": i, "compressed_bitwidth": v.width_bits, "max_size": v.size}
             for i, v in enumerate(program.value_sets)
         ],
-        "deparsers": [_deparser(program)],
+        "deparsers": [_deparser(i, d) for i, d in enumerate(program.deparsers)],
         "meter_arrays": [_meter(i, m) for i, m in enumerate(program.meters)],
         "counter_arrays": [_counter(i, c) for i, c in enumerate(program.counters)],
         "register_arrays": [_register(i, r) for i, r in enumerate(program.registers)],
@@ -49,7 +49,7 @@ def bmv2_json(program: ir.Program) -> Json:
             [alias, [t.name, field]] for t in program.header_types for alias, field in t.aliases
         ],
         "program": program.path,
-        "__meta__": {"version": _VERSION, "compiler": "minip4"},
+        "__meta__": _meta(program),
     }
 
 
@@ -126,14 +126,21 @@ def _stacks(program: ir.Program, ids: dict[str, int], *, is_union: bool) -> list
     ]
 
 
-def _deparser(program: ir.Program) -> Json:
+def _deparser(number: int, d: ir.Deparser) -> Json:
     return {
-        "name": "deparser",
-        "id": 0,
-        **source_info(program.deparser_source),
-        "order": program.deparser_order,
-        "primitives": [],
+        "name": d.name,
+        "id": number,
+        **source_info(d.source),
+        "order": d.order,
+        "primitives": action_body(d.body),
     }
+
+
+def _meta(program: ir.Program) -> Json:
+    meta: Json = {"version": _VERSION, "compiler": "minip4"}
+    if program.architecture != "v1model":
+        meta["architecture"] = program.architecture
+    return meta
 
 
 def _counter(number: int, c: ir.Counter) -> Json:
@@ -160,13 +167,16 @@ def _meter(number: int, m: ir.Meter) -> Json:
 
 
 def _register(number: int, r: ir.Register) -> Json:
-    return {
+    result: Json = {
         "name": r.name,
         "id": number,
         **source_info(r.source),
         "size": r.size,
         "bitwidth": r.width_bits,
     }
+    if r.initial:
+        result["initial_value"] = hexstr(r.initial)
+    return result
 
 
 def _learn_list(d: ir.Digest) -> Json:

@@ -8,9 +8,9 @@ from minip4.compiler.bmv2.primitives import primitive
 from minip4.compiler.errors import P4Error
 
 
-def parser(program: ir.Program) -> Json:
-    states = [_state(i, s) for i, s in enumerate(program.states)]
-    return {"name": "parser", "id": 0, "init_state": "start", "parse_states": states}
+def parser(number: int, p: ir.Parser) -> Json:
+    states = [_state(i, s) for i, s in enumerate(p.states)]
+    return {"name": p.name, "id": number, "init_state": "start", "parse_states": states}
 
 
 def _state(number: int, state: ir.State) -> Json:

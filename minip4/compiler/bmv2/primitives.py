@@ -35,6 +35,9 @@ def _called(operation: ir.Operation) -> tuple[str, list[Json]]:
             field, base = parameter(operation.result), parameter(operation.base)
             calculation = {"type": "calculation", "value": operation.calculation}
             return name, [field, base, calculation, parameter(operation.maximum)]
+        case ir.Calculate():
+            calculation = {"type": "calculation", "value": operation.calculation}
+            return "calculate", [parameter(operation.result), calculation]
     return _on_storage(operation) or _on_array(operation) or _sent(operation)
 
 
@@ -65,7 +68,8 @@ def _on_array(operation: ir.Operation) -> tuple[str, list[Json]] | None:
     match operation:
         case ir.Count():
             counter = {"type": "counter_array", "value": operation.counter}
-            return "count", [counter, parameter(operation.index)]
+            adjustment = [operation.adjustment] if operation.adjustment is not None else []
+            return "count", [counter, *map(parameter, [operation.index, *adjustment])]
         case ir.ExecuteMeter():
             meter = {"type": "meter_array", "value": operation.meter}
             return "execute_meter", [
@@ -94,11 +98,19 @@ def _sent(operation: ir.Operation) -> tuple[str, list[Json]]:
             return "recirculate", [data(operation.field_list.id, 32)]
         case ir.SendDigest(receiver=receiver, digest=digest):
             return "generate_digest", [parameter(receiver), data(digest.id, 32)]
+        case ir.Mirror(session=session, header=header):
+            return "mirror_with", [parameter(session), *_headers(header)]
+        case ir.ResubmitWith(header=header):
+            return "resubmit_with", _headers(header)
     raise AssertionError(operation)
 
 
 def _header(name: str) -> Json:
     return {"type": "header", "value": name}
+
+
+def _headers(name: str | None) -> list[Json]:
+    return [] if name is None else [_header(name)]
 
 
 def _stack(stack: ir.Stack) -> Json:

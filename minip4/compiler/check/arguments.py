@@ -107,7 +107,10 @@ class Arguments:
             if not Inference([]).unify(of, a.type):
                 raise self.argument_mismatch(p, of, a)
             return a
-        a = self.context.conversions.convert(self.context.conversions.value(a), of, what)
+        a = self.context.conversions.value(a)
+        if of is types.DONT_CARE and a.type is types.INTEGER:
+            of = types.Bits(32)  # a type argument that nothing determines
+        a = self.context.conversions.convert(a, of, what)
         if p.direction == "" and self.must_be_constant(e, of) and a.constant is None:
             raise P4Error(f"{what} must be known at compile time", a.source, "a constant")
         return a

@@ -285,7 +285,6 @@ class Calls:
         else:
             expected = "an extern, parser, control or package"
             raise P4Error(f"{of} has no constructor", e.source, expected)
-        self.no_abstract_methods(e, of)
         if self.context.place.kind in ("action", "function"):
             raise P4Error(
                 f"{of.name!r} instantiated in {_article(self.context.place.kind)}", e.source
@@ -297,8 +296,9 @@ class Calls:
             if a is not types.DONT_CARE:
                 inference.known[p] = a
         self.context.arguments.bind_arguments(e, of.declaration, parameters, inference)
+        written = dict(zip(type_parameters, of.arguments, strict=False))
         for p in inference.missing():
-            if not isinstance(of, types.Package):
+            if not isinstance(of, types.Package) and written.get(p) is not types.DONT_CARE:
                 raise P4Error(
                     f"type argument {p.name} cannot be inferred", e.source, f"{of.name}<T>"
                 )
@@ -311,13 +311,6 @@ class Calls:
             e.parameters = d.constructor_parameters
             return typed(e, of_declaration(d, ()))
         return typed(e, of_declaration(of.declaration, e.type_arguments))
-
-    def no_abstract_methods(self, e: syntax.Call, of: Type) -> None:
-        if isinstance(of, types.Extern):
-            names = [m.name for m in of.declaration.methods if m.is_abstract]
-            if names:
-                message = f"{of}: abstract method(s) {', '.join(names)} are not supported"
-                raise P4Error(message, e.source, "another extern")
 
     def extern_constructor(self, e: syntax.Call, of: types.Extern) -> list[syntax.Parameter]:
         constructors = of.declaration.constructors

@@ -59,6 +59,7 @@ class Place:
     name: str = ""
     result: Type | None = None  # result type of a function
     loops: int = 0  # number of enclosing for loops
+    this: Type | None = None  # type of the instance that has the method
 
 
 class Context:

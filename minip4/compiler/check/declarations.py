@@ -8,10 +8,14 @@ from typing import Any
 
 from minip4.compiler import syntax, types
 from minip4.compiler.check.context import Applicable, Context, Place, Scope, describe
+from minip4.compiler.check.inference import fits
 from minip4.compiler.check.statements import returns
 from minip4.compiler.check.states import can_end
 from minip4.compiler.check.tables import is_selectable
 from minip4.compiler.errors import P4Error
+
+# abstract methods of t2na.p4 that have a body if an instance gives none
+_OPTIONAL_METHODS = {"overflow", "underflow"}
 
 
 class Declarations:
@@ -174,10 +178,46 @@ class Declarations:
         if not isinstance(d.type, allowed[inside]):
             where = "at the top level" if inside == "top" else f"in a {inside}"
             raise P4Error(f"{d.type} instantiated {where}", d.call.source)
-        if d.objects:
-            message = "methods of an instance are not supported"
-            raise P4Error(message, d.objects[0].source, "no '= {...}'")
+        self.methods(d)
         self.context.declare(d)
+
+    def methods(self, d: syntax.Instantiation) -> None:
+        """Check the methods that an instance gives for abstract methods of its extern (11.3.2)."""
+        abstract: dict[str, syntax.Function] = {}
+        if isinstance(d.type, types.Extern):
+            abstract = {m.name: m for m in d.type.declaration.methods if m.is_abstract}
+        given: set[str] = set()
+        for method in d.objects:
+            if not isinstance(method, syntax.Function) or method.name not in abstract:
+                message = f"{method.name!r} is not an abstract method of {d.type}"
+                raise P4Error(message, method.source, ", ".join(abstract) or "no '= {...}'")
+            if method.name in given:
+                raise P4Error(f"method {method.name!r} is given twice", method.source)
+            given.add(method.name)
+            self.method(d, method, abstract[method.name])
+        missing = [m.name for m in abstract.values() if m.name not in given | _OPTIONAL_METHODS]
+        if missing:
+            message = f"{d.type} has no method {missing[0]!r}"
+            raise P4Error(message, d.call.source, f"= {{ void {missing[0]}(...) {{ ... }} }}")
+
+    def method(
+        self, d: syntax.Instantiation, method: syntax.Function, abstract: syntax.Function
+    ) -> None:
+        """Check a method against the abstract one; parameters marked @optional may be missing."""
+        assert isinstance(d.type, types.Extern)
+        binding = types.bind(d.type.declaration.type_parameters, d.type.arguments)
+        with self.context.scope():
+            self.prototype(method)
+            if not same_parameters(abstract.parameters, method.parameters, binding):
+                wanted = ", ".join(
+                    f"{p.direction} {types.substitute(p.type, binding)} {p.name}".strip()
+                    for p in abstract.parameters
+                )
+                message = f"{method.name!r} does not have the parameters of the abstract method"
+                raise P4Error(message, method.source, f"({wanted})")
+            assert method.body is not None
+            with self.context.at(Place("function", method.name, method.result_type, this=d.type)):
+                self.context.statements.statement(method.body)
 
     def value_set(self, d: syntax.ValueSet) -> None:
         self.context.type_names.annotations(d.annotations)
@@ -261,6 +301,19 @@ class Declarations:
         self.context.scopes = outer
         self.specializations[d, arguments] = result
         return result
+
+
+def same_parameters(
+    wanted: list[syntax.Parameter], given: list[syntax.Parameter], binding: types.Binding
+) -> bool:
+    """Whether a method has the directions and types of an abstract one, without optional ones."""
+    required = [p for p in wanted if p.annotation("optional") is None]
+    if not len(required) <= len(given) <= len(wanted):
+        return False
+    return all(
+        w.direction == g.direction and fits(g.type, types.substitute(w.type, binding))
+        for w, g in zip(wanted, given, strict=False)
+    )
 
 
 def check_control_plane_names(declarations: list[syntax.Declaration]) -> None:

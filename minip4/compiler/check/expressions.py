@@ -88,7 +88,9 @@ class Expressions:
         raise P4Error(f"{e.name!r} is {what_is(d)}", e.source, "a value")
 
     def this(self, e: syntax.This) -> syntax.Expression:
-        raise P4Error("`this` is not supported", e.source)
+        if self.context.place.this is None:
+            raise P4Error("`this` is valid only in a method of an instance", e.source)
+        return typed(e, self.context.place.this)
 
     def type_reference(self, e: syntax.TypeReference) -> syntax.Expression:
         return typed(e, self.context.type_names.type_of(e.type_expression, is_constructor=True))

@@ -74,7 +74,8 @@ class Inference:
         if actual.declaration is formal.declaration:
             pairs = zip(formal.arguments, actual.arguments, strict=False)
             return all(self.unify(f, a) for f, a in pairs)
-        wanted, given = formal.declaration.parameters, actual.declaration.parameters
+        given = actual.declaration.parameters
+        wanted = _without_omitted(formal.declaration.parameters, given)
         if len(wanted) != len(given):
             return False
         binding = types.bind(formal.declaration.type_parameters, formal.arguments)
@@ -85,6 +86,21 @@ class Inference:
             if not fits(g.type, self.substitute(expected)):
                 return False
         return True
+
+
+def _without_omitted(
+    wanted: list[syntax.Parameter], given: list[syntax.Parameter]
+) -> list[syntax.Parameter]:
+    """Return `wanted` without the @optional parameters that `given` leaves out.
+
+    A parameter marked @optional is left out if the next given one has another type.
+    """
+    result: list[syntax.Parameter] = []
+    for w in wanted:
+        is_next = len(result) < len(given) and given[len(result)].type == w.type
+        if is_next or w.annotation("optional") is None:
+            result.append(w)
+    return result
 
 
 def fits(of: Type, wanted: Type) -> bool:

@@ -1,7 +1,8 @@
-"""The V1Switch of a program: its six blocks, and all extern objects."""
+"""The main package of a program: its blocks, and all extern objects."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 from minip4.compiler import syntax, types
@@ -16,12 +17,16 @@ from minip4.compiler.instances.objects import (
 )
 from minip4.compiler.syntax import CallKind
 
-BLOCKS = ("parser", "verify", "ingress", "egress", "compute", "deparser")
 DEFAULT_TABLE_SIZE = 1024  # size of a table without the property `size`
 
 
-class Architecture:
-    """The instances of a v1model program."""
+class Architecture(ABC):
+    """The instances of a program. Subclasses know the packages of one architecture."""
+
+    name: str  # as in P4Info
+    package: str  # type of `main`
+    parsers: tuple[str, ...]  # names of the blocks that are parsers
+    controls: tuple[str, ...]  # names of the other blocks
 
     def __init__(self, program: syntax.Program) -> None:
         main = program.main
@@ -32,19 +37,13 @@ class Architecture:
         for declaration in program.declarations:
             if isinstance(declaration, syntax.Instantiation) and declaration is not main:
                 self._declare(declaration)
-        package = main.type
-        if (
-            not isinstance(package, types.Package)
-            or package.name != "V1Switch"
-            or not package.declaration.source.file.is_system
-        ):
-            raise P4Error(
-                f"package {package} is not supported", main.source, "V1Switch of v1model.p4"
-            )
-        self.blocks: dict[str, Instance] = {}
-        for name, argument in zip(BLOCKS, main.call.arguments, strict=True):
-            assert argument is not None
-            self.blocks[name] = self._block(argument)
+        self.blocks: dict[str, Instance] = {
+            name: self._block(argument) for name, argument in self.arguments().items()
+        }
+
+    @abstractmethod
+    def arguments(self) -> dict[str, syntax.Expression]:
+        """Return the constructor argument of each block. Raises P4Error."""
 
     def _declare(self, declaration: syntax.Instantiation) -> None:
         name = control_plane_name(declaration)
@@ -65,13 +64,27 @@ class Architecture:
                 return make_instance(
                     of, argument.parameters, argument.arguments, name, self.environment
                 )
-        raise P4Error("this cannot be a block of V1Switch", argument.source)
+        raise P4Error(f"this cannot be a block of {self.package}", argument.source)
 
     def extern_objects(self) -> Iterator[ExternObject]:
         """Return all extern objects: global ones, then those of each block."""
         yield from self.globals
         for instance in self.blocks.values():
             yield from _externs_of(instance)
+
+
+class V1Switch(Architecture):
+    """The six blocks of v1model."""
+
+    name = "v1model"
+    package = "V1Switch"
+    parsers = ("parser",)
+    controls = ("verify", "ingress", "egress", "compute", "deparser")
+
+    def arguments(self) -> dict[str, syntax.Expression]:
+        names = ("parser", *self.controls)
+        arguments = [a for a in self.main.call.arguments if a is not None]
+        return dict(zip(names, arguments, strict=True))
 
 
 def _externs_of(instance: Instance) -> Iterator[ExternObject]:

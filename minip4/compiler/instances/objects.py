@@ -5,8 +5,9 @@ Both lowering and P4Info use them, so both have the same names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from operator import add, mul, sub
 
 from minip4.compiler import syntax, types
 from minip4.compiler.errors import P4Error
@@ -55,18 +56,65 @@ class Known:
     constant: syntax.Constant
 
 
+# The externs of TNA that the control plane sees like those of v1model.
+_KINDS = {
+    "Counter": "counter",
+    "DirectCounter": "direct_counter",
+    "Meter": "meter",
+    "DirectMeter": "direct_meter",
+    "Register": "register",
+    "ActionProfile": "action_profile",
+    "ActionSelector": "action_selector",
+}
+
+
+# Implementations of a table that only choose its memory on Tofino.
+PLAIN_IMPLEMENTATIONS = ("Alpm", "Atcam")
+
+
 @dataclass(slots=True, eq=False)
 class ExternObject:
     """An extern object.
 
-    `arguments` are constants, or None if unknown; then the object cannot be used.
+    `arguments` are constants and other objects, or None if unknown.
     """
 
     name: str
     type: types.Extern
-    arguments: list[syntax.Constant | None]
+    arguments: list[syntax.Constant | ExternObject | None]
     source: syntax.Source
     declaration: syntax.Instantiation | None = None
+
+    @property
+    def kind(self) -> str:
+        """The name of its type in v1model, or in its own architecture if v1model has none."""
+        return _KINDS.get(self.type.name, self.type.name)
+
+    @property
+    def declared_name(self) -> str:
+        return self.name if self.declaration is None else self.declaration.name
+
+    def method(self, name: str) -> syntax.Function:
+        """Return a method that its declaration gives. Raises P4Error if there is none."""
+        for method in [] if self.declaration is None else self.declaration.objects:
+            if isinstance(method, syntax.Function) and method.name == name:
+                return method
+        raise P4Error(f"{self.name} has no method {name!r}", self.source, "= { ... }")
+
+
+def profile_of(item: ExternObject) -> tuple[str, int]:
+    """Return name and size of an action profile or selector.
+
+    A selector of TNA that has a profile as argument is known by the name of this profile.
+    """
+    if item.type.name == "action_selector":  # of v1model, whose first argument is the algorithm
+        first = item.arguments[1]
+    else:
+        first = item.arguments[0]
+    if isinstance(first, ExternObject):
+        return profile_of(first)
+    assert isinstance(first, int)
+    return item.name, first
 
 
 @dataclass(slots=True, eq=False)
@@ -85,6 +133,10 @@ class Instance:
     anonymous: dict[types.Type, Instance] = field(default_factory=dict)
 
 
+# operators of expressions of constructor parameters, such as `size = 2 * n`
+_ARITHMETIC: dict[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul}
+
+
 def evaluate(expression: syntax.Expression, environment: Environment) -> syntax.Constant:
     """Return the value of a compile-time constant or a constructor parameter."""
     if expression.constant is not None:
@@ -101,6 +153,15 @@ def evaluate(expression: syntax.Expression, environment: Environment) -> syntax.
         if isinstance(value, syntax.EnumMember) and isinstance(target, types.Bits):
             return value.number
         return value
+    if isinstance(expression, syntax.Binary) and expression.operator in _ARITHMETIC:
+        left, right = (
+            evaluate(expression.left, environment),
+            evaluate(expression.right, environment),
+        )
+        of = types.strip_newtypes(expression.type)
+        if isinstance(left, int) and isinstance(right, int):
+            result = _ARITHMETIC[expression.operator](left, right)
+            return result & ((1 << of.width) - 1) if isinstance(of, types.Bits) else result
     if isinstance(expression, syntax.Member) and isinstance(expression.declaration, syntax.Field):
         value = evaluate(expression.base, environment)
         if isinstance(value, tuple):
@@ -165,9 +226,14 @@ def applied(call: syntax.Call, environment: Environment, owner: Instance | None)
 
 def _extern_argument(
     argument: syntax.Expression, environment: Environment
-) -> syntax.Constant | None:
+) -> syntax.Constant | ExternObject | None:
     if argument.constant is None and isinstance(argument.type, types.Extern):
-        return None
+        bound: object = None
+        if isinstance(argument, syntax.Name) and argument.declaration is not None:
+            bound = environment.lookup(argument.declaration)
+        elif isinstance(argument, syntax.Call) and argument.kind is CallKind.CONSTRUCTOR:
+            bound = instantiate(argument, "tmp", environment)
+        return bound if isinstance(bound, ExternObject) else None
     return evaluate(argument, environment)
 
 

@@ -105,6 +105,7 @@ class Register:
     source: Source
     size: int
     width_bits: int
+    initial: int = 0  # value of each cell at the start
 
 
 @dataclass(slots=True)

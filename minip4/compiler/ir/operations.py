@@ -131,13 +131,31 @@ class SendDigest(Operation):
     digest: Digest
 
 
+@dataclass(slots=True)
+class Mirror(Operation):
+    """Sends a copy of the packet to a session (TNA), with a header before it if there is one."""
+
+    session: Expression
+    header: str | None
+
+
+@dataclass(slots=True)
+class ResubmitWith(Operation):
+    """Resubmits the received packet (TNA), with a header before it if there is one."""
+
+    header: str | None
+
+
 # ---------------------------------------------------------------- counters, meters, registers
 
 
 @dataclass(slots=True)
 class Count(Operation):
+    """Counts the packet and its bytes, of which `adjustment` are left out (TNA)."""
+
     counter: str
     index: Expression
+    adjustment: Expression | None = None
 
 
 @dataclass(slots=True)
@@ -183,6 +201,14 @@ class Hash(Operation):
     calculation: str
     base: Expression
     maximum: Expression
+
+
+@dataclass(slots=True)
+class Calculate(Operation):
+    """Sets `result` to the low bits of a calculation."""
+
+    result: Field
+    calculation: str
 
 
 @dataclass(slots=True)

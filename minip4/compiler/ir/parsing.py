@@ -1,4 +1,4 @@
-"""The parser: a graph of flat states, with operations and the next statements."""
+"""Parsers, which are graphs of flat states, and deparsers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from minip4.compiler.ir.expressions import Expression
 from minip4.compiler.ir.objects import Stack
 from minip4.compiler.ir.operations import Statement
+from minip4.compiler.source import Source
 
 
 @dataclass(slots=True)
@@ -69,3 +70,19 @@ class State:
     keys: list[Expression]  # Field, LastField, LastUnionField or Lookahead
     cases: list[Case | ValueSetCase]
     default: str | None  # next state, or None for the end of the parser
+
+
+@dataclass(slots=True)
+class Parser:
+    name: str
+    states: list[State]
+
+
+@dataclass(slots=True)
+class Deparser:
+    """Runs `body`, then writes the valid headers of `order`."""
+
+    name: str
+    source: Source
+    order: list[str]
+    body: list[Statement]

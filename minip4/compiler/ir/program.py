@@ -20,13 +20,13 @@ from minip4.compiler.ir.objects import (
     Union,
     ValueSet,
 )
-from minip4.compiler.ir.parsing import State
-from minip4.compiler.source import Source
+from minip4.compiler.ir.parsing import Deparser, Parser
 
 
 @dataclass(slots=True)
 class Program:
     path: str
+    architecture: str = "v1model"
     header_types: list[HeaderType] = field(default_factory=list)
     headers: list[Header] = field(default_factory=list)
     stacks: list[Stack] = field(default_factory=list)
@@ -34,12 +34,11 @@ class Program:
     unions: list[Union] = field(default_factory=list)
     errors: list[tuple[str, int]] = field(default_factory=list)
     enums: Mapping[str, list[tuple[str, int]]] = field(default_factory=dict)
-    states: list[State] = field(default_factory=list)
+    parsers: list[Parser] = field(default_factory=list)
     value_sets: list[ValueSet] = field(default_factory=list)
     actions: list[Action] = field(default_factory=list)
     pipelines: list[Pipeline] = field(default_factory=list)
-    deparser_order: list[str] = field(default_factory=list)
-    deparser_source: Source | None = None
+    deparsers: list[Deparser] = field(default_factory=list)
     calculations: list[Calculation] = field(default_factory=list)
     checksums: list[Checksum] = field(default_factory=list)
     counters: list[Counter] = field(default_factory=list)

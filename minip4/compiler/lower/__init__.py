@@ -1,8 +1,8 @@
 """The middle end: converts the checked syntax tree to flat storage and structured code (ir).
 
-`program.py` defines the order in which the blocks of a program are lowered. The passes call each
-other through a shared context, because statements contain calls, and calls are replaced by
-statements:
+`program` lowers blocks, and `v1model` defines their order (for TNA: minip4.compiler.tna). The
+passes call each other through a shared context, because statements contain calls, and calls are
+replaced by statements:
 
     statements, calls, expressions      general constructs of P4
     applications                        controls that are applied several times
@@ -20,12 +20,14 @@ from minip4.compiler.lower.context import Restart, Shared
 from minip4.compiler.lower.program import ProgramLowering
 
 
-def lower(program: syntax.Program, architecture: Architecture) -> ir.Program:
+def lower(
+    program: syntax.Program, architecture: Architecture, lowering: type[ProgramLowering]
+) -> ir.Program:
     """Return the lowered program. Raises P4Error for features that the target does not support."""
     shared: Shared = set()
     while True:
         try:
-            return ProgramLowering(program, architecture, shared).lower()
+            return lowering(program, architecture, shared).lower()
         # the loop ends, because each restart adds one of finitely many controls
         except Restart as restart:
             shared.add(restart.shared)

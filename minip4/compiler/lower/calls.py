@@ -40,8 +40,7 @@ class Calls:
             case CallKind.BUILTIN:
                 return builtin_method(self.context, call)
             case CallKind.EXTERN_FUNCTION:
-                extern_function(self.context, call)
-                return None
+                return extern_function(self.context, call)
             case CallKind.EXTERN_METHOD:
                 return extern_method(self.context, call)
             case CallKind.CONTROL_APPLY:

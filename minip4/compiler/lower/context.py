@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from minip4.compiler import ir, syntax, types
-from minip4.compiler.instances.objects import Environment, Instance
+from minip4.compiler.instances.objects import Environment, ExternObject, Instance
 from minip4.compiler.lower import places
 from minip4.compiler.lower.storage import Storage
 
@@ -64,13 +64,26 @@ class Restart(Exception):
         self.shared = (instance, found)
 
 
+ExternFunction = Callable[["Context", syntax.Call], "places.Value | None"]
+ExternMethod = Callable[["Context", syntax.Call, ExternObject], "places.Value | None"]
+
+
+class Externs(NamedTuple):
+    """The externs of an architecture: functions by name, methods by type and name."""
+
+    functions: Mapping[str, ExternFunction]
+    methods: Mapping[tuple[str, str], ExternMethod]
+    selector_algorithm: Callable[[ExternObject], str]
+
+
 class Context:
     """State and helper functions of lowering.
 
-    `block` is the current block of v1model: parser, ingress, egress, deparser, verify or compute.
+    `block` is the role of the current block: parser, ingress, egress, deparser, verify or compute.
     Through it, the mutually recursive passes call each other.
     """
 
+    externs: Externs
     expressions: Expressions
     calls: Calls
     applications: Applications
@@ -97,6 +110,7 @@ class Context:
         # conditions of the enclosing ifs, which checksums need
         self.conditions: list[ir.Expression] = []
         self._labels = 0
+        self._object_fields: dict[ExternObject, ir.Field] = {}
 
     # -- code
 
@@ -134,6 +148,15 @@ class Context:
         assert isinstance(place, places.Scalar)
         assert isinstance(place.field, ir.Field)
         return place.field
+
+    def object_field(self, item: ExternObject, of: types.Type) -> ir.Field:
+        """Return the field that stores the state of an extern object for one packet."""
+        if item not in self._object_fields:
+            place = self.temporary(of, item.source, item.declared_name)
+            assert isinstance(place, places.Scalar)
+            assert isinstance(place.field, ir.Field)
+            self._object_fields[item] = place.field
+        return self._object_fields[item]
 
     def saved(self, expression: ir.Expression, source: syntax.Source) -> ir.Expression:
         """Return the current value of an expression, in a temporary if it can change later."""

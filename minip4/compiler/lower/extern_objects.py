@@ -2,39 +2,67 @@
 
 from __future__ import annotations
 
-from minip4.compiler import ir, syntax
+from minip4.compiler import ir, syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.objects import ExternObject
 from minip4.compiler.lower.context import Context
-from minip4.compiler.lower.storage import scalar_type
+from minip4.compiler.lower.storage import field_types, scalar_type
 from minip4.compiler.types import Bits
 
 
 def declare(context: Context, item: ExternObject) -> None:
     program = context.program
-    match item.type.name:
+    match item.kind:
         case "counter":
             program.counters.append(ir.Counter(item.name, item.source, _size(item)))
         case "meter":
             unit = item.arguments[1]
             assert isinstance(unit, syntax.EnumMember)
-            program.meters.append(ir.Meter(item.name, item.source, unit.name, _size(item)))
+            program.meters.append(ir.Meter(item.name, item.source, unit.name.lower(), _size(item)))
         case "register":
             program.registers.append(_register(item))
 
 
 def _register(item: ExternObject) -> ir.Register:
-    of = scalar_type(item.type.arguments[0])
-    if not isinstance(of, Bits):
-        raise P4Error(
-            f"a register of {item.type.arguments[0]} is not supported",
-            item.source,
-            "bit<> or int<>",
-        )
+    of = item.type.arguments[0]
+    fields = cell_fields(of)
+    if not fields or (item.type.name == "register" and not isinstance(scalar_type(of), Bits)):
+        raise P4Error(f"a register of {of} is not supported", item.source, "bit<> or int<>")
     size = _size(item)
     if size == 0:
         raise P4Error("a register needs at least one cell", item.source)
-    return ir.Register(item.name, item.source, size, of.width)
+    initial = item.arguments[1] if len(item.arguments) > 1 else None
+    values = _numbers(initial) if initial is not None else [0] * len(fields)
+    width = cell = 0
+    for field, value in zip(fields, values, strict=True):
+        bits = ir.width_of(ir.Constant(field, 0))
+        cell = cell << bits | value & ((1 << bits) - 1)
+        width += bits
+    return ir.Register(item.name, item.source, size, width, cell)
+
+
+def cell_fields(of: types.Type) -> list[types.Type]:
+    """Return the types of the numbers in a cell, or [] if it has anything else."""
+    scalar = scalar_type(of)
+    if scalar is not None:
+        return [scalar]
+    fields: list[types.Type] = []
+    for member in (field_types(of) or {}).values():
+        inner = cell_fields(member)
+        if not inner:
+            return []
+        fields += inner
+    return fields
+
+
+def _numbers(value: syntax.Constant | ExternObject) -> list[int]:
+    """Return the numbers in the initial value of a register."""
+    if isinstance(value, tuple):
+        return [number for part in value for number in _numbers(part)]
+    if isinstance(value, syntax.EnumMember):
+        return [value.number]
+    assert isinstance(value, int)
+    return [int(value)]
 
 
 def _size(item: ExternObject) -> int:

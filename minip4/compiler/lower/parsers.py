@@ -26,9 +26,11 @@ class Parsers:
         self._state_names: set[str] = set()
         self._no_match: str | None = None  # name of the state that rejects with NoMatch
 
-    def top_parser(self, instance: Instance) -> None:
-        """Lower the program's parser, which starts in the state `start`."""
-        self._state_names.add("start")
+    def top_parser(self, instance: Instance, name: str) -> None:
+        """Lower a parser of the program, which starts in the state `start`."""
+        self.context.program.parsers.append(ir.Parser(name, []))
+        self._state_names = {"start"}
+        self._no_match = None
         self._parser(instance, "start", None)
 
     def apply_parser(self, instance: Instance, call: syntax.Call) -> None:
@@ -109,7 +111,7 @@ class Parsers:
         elif state.transition is None:
             builder.end(None)
         else:
-            builder.end(_target(state.transition, names, end))
+            builder.end(self._target(state.transition, names, end))
 
     def _select_keys(self, expressions: list[syntax.Expression]) -> list[ir.Expression]:
         keys: list[ir.Expression] = []
@@ -121,6 +123,20 @@ class Parsers:
                 key = self.context.saved_field(key, expression.source)
             keys.append(key)
         return keys
+
+    def _target(
+        self, goto: syntax.Goto, names: dict[syntax.State, str], end: str | None
+    ) -> str | None:
+        """Return the next state.
+
+        After reject, v1model continues with ingress, and TNA drops the packet.
+        """
+        if goto.state is not None:
+            return names[goto.state]
+        if goto.name == "accept":
+            return end
+        is_v1model = self.context.program.architecture == "v1model"
+        return None if is_v1model else self._no_match_state(goto.source)
 
     # -- select (13.6)
 
@@ -136,7 +152,7 @@ class Parsers:
         widths = [ir.width_of(key) for key in keys]
         state.keys = keys
         for case in select.cases:
-            target = _target(case.target, names, end)
+            target = self._target(case.target, names, end)
             value_set = self._value_set(case, keys)
             if value_set is not None:
                 state.cases.append(ir.ValueSetCase(value_set, target))
@@ -162,7 +178,9 @@ class Parsers:
             self._no_match = self.new_state("no_match")
             code = ir.Constant(ENUM, errors["NoMatch"])
             body: list[ir.Statement] = [ir.Verify(source, ir.FALSE, code)]
-            self.context.program.states.append(ir.State(self._no_match, body, [], [], None))
+            self.context.program.parsers[-1].states.append(
+                ir.State(self._no_match, body, [], [], None)
+            )
         return self._no_match
 
     def _value_set(self, case: syntax.SelectCase, keys: list[ir.Expression]) -> str | None:
@@ -199,16 +217,6 @@ class Parsers:
         if isinstance(key, syntax.Range):
             return _prefixes(number(key.low), number(key.high), width)
         return [ir.Match(number(key), ones, width)]
-
-
-def _target(goto: syntax.Goto, names: dict[syntax.State, str], end: str | None) -> str | None:
-    """Return the next state.
-
-    After reject, v1model sets parser_error and continues with ingress.
-    """
-    if goto.state is not None:
-        return names[goto.state]
-    return end if goto.name == "accept" else None
 
 
 def _prefixes(low: int, high: int, width: int) -> list[ir.Match]:

@@ -37,7 +37,7 @@ class StateBuilder:
             edge(name)
         self._open = []
         self._state = ir.State(name, [], [], [], None)
-        self._context.program.states.append(self._state)
+        self._context.program.parsers[-1].states.append(self._state)
         return self._state
 
     def state(self) -> ir.State:

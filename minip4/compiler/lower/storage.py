@@ -189,7 +189,10 @@ class Storage:
         source = of.declaration.source
         if sum(f.is_varbit for f in fields) > 1:
             raise P4Error(f"header {of} has more than one varbit field", source)
-        if total % 8:
+        if total % 8 and _is_flexible(of):
+            # the compiler of Tofino chooses the layout of such a header, which never leaves it
+            fields.append(ir.HeaderField("$padding", -total % 8))
+        elif total % 8:
             raise P4Error(
                 f"header {of} has {total} bits", source, "a multiple of 8 bits (add padding)"
             )
@@ -207,6 +210,19 @@ def _flat_fields(of: types.Type, prefix: str) -> Iterator[tuple[str, types.Type]
             yield prefix + name, plain
         else:
             yield from _flat_fields(plain, f"{prefix}{name}.")
+
+
+def _is_flexible(of: types.Type) -> bool:
+    """Return whether @flexible is on a header or struct, or on a part of it."""
+    of = types.strip_newtypes(of)
+    if not isinstance(of, types.StructLike):
+        return False
+    fields = of.declaration.fields
+    return (
+        of.declaration.annotation("flexible") is not None
+        or any(f.annotation("flexible") is not None for f in fields)
+        or any(_is_flexible(t) for t in of.fields.values())
+    )
 
 
 def _header_members(of: types.Type, header: str, prefix: str) -> dict[str, places.Place]:

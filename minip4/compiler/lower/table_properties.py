@@ -5,7 +5,13 @@ from __future__ import annotations
 from minip4.compiler import ir, syntax
 from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.names import control_plane_name, property_name
-from minip4.compiler.instances.objects import ExternObject, evaluate, instantiate
+from minip4.compiler.instances.objects import (
+    PLAIN_IMPLEMENTATIONS,
+    ExternObject,
+    evaluate,
+    instantiate,
+    profile_of,
+)
 from minip4.compiler.lower.context import Context
 
 
@@ -38,10 +44,10 @@ class TableProperties:
         if meters is not None:
             self._direct_meter(table, meters, result)
         implementation = table.property("implementation")
-        if implementation is not None:
-            profile = self._property_object(table, implementation)
-            result.profile = profile.name
-            result.selector = profile.type.name == "action_selector"
+        profile = implementation and self._property_object(table, implementation)
+        if implementation and profile and profile.kind not in PLAIN_IMPLEMENTATIONS:
+            result.profile, _ = profile_of(profile)
+            result.selector = profile.kind == "action_selector"
             self._profile(profile, implementation)
 
     def _property_object(self, table: syntax.Table, item: syntax.TableProperty) -> ExternObject:
@@ -59,8 +65,8 @@ class TableProperties:
 
     def _direct(self, table: syntax.Table, item: syntax.TableProperty, kind: str) -> ExternObject:
         found = self._property_object(table, item)
-        if found.type.name != kind:
-            raise P4Error(f"this is a {found.type.name}", item.value.source, f"a {kind}")
+        if found.kind != kind:
+            raise P4Error(f"this is a {found.kind}", item.value.source, f"a {kind}")
         other = self._direct_users.setdefault(found.name, table)
         if other is not table:
             raise P4Error(
@@ -95,28 +101,25 @@ class TableProperties:
         unit = meter.arguments[0]
         assert isinstance(unit, syntax.EnumMember)
         self.context.program.meters.append(
-            ir.Meter(meter.name, meter.source, unit.name, result.size, result.name, target)
+            ir.Meter(meter.name, meter.source, unit.name.lower(), result.size, result.name, target)
         )
 
     def _profile(self, found: ExternObject, item: syntax.TableProperty) -> None:
-        if found.type.name not in ("action_profile", "action_selector"):
+        if found.kind not in ("action_profile", "action_selector"):
             raise P4Error(
-                f"this is a {found.type.name}",
+                f"this is a {found.kind}",
                 item.value.source,
                 "an action_profile or action_selector",
             )
-        if found.name in self._profiles:
+        name, size = profile_of(found)
+        if name in self._profiles:
             return
-        is_selector = found.type.name == "action_selector"
-        size = found.arguments[1 if is_selector else 0]
-        assert isinstance(size, int)
         algorithm = None
-        if is_selector:
-            assert isinstance(found.arguments[0], syntax.EnumMember)
-            algorithm = found.arguments[0].name
-        inputs = self._selector_inputs.get(found.name, [])
-        profile = ir.Profile(found.name, found.source, size, algorithm, inputs)
-        self._profiles[found.name] = profile
+        if found.kind == "action_selector":
+            algorithm = self.context.externs.selector_algorithm(found)
+        inputs = self._selector_inputs.get(name, [])
+        profile = ir.Profile(name, found.source, size, algorithm, inputs)
+        self._profiles[name] = profile
         self.profiles.append(profile)
 
     def use_selector(self, table: syntax.Table, inputs: list[ir.Expression]) -> None:
@@ -124,7 +127,7 @@ class TableProperties:
         if item is None:
             return  # no selector, so the selector key has no meaning
         found = self._property_object(table, item)
-        known = self._selector_inputs.setdefault(found.name, inputs)
+        known = self._selector_inputs.setdefault(profile_of(found)[0], inputs)
         if known != inputs:
             raise P4Error(
                 f"tables that share {found.name} have different selector keys", table.source

@@ -13,8 +13,10 @@ from minip4.compiler.instances.architecture import DEFAULT_TABLE_SIZE, Architect
 from minip4.compiler.instances.names import control_plane_name, key_name
 from minip4.compiler.instances.objects import (
     Environment,
+    ExternObject,
     evaluate,
     evaluate_number,
+    profile_of,
 )
 from minip4.compiler.p4info import symbols as ids
 from minip4.compiler.p4info.annotations import add_annotations, add_documentation
@@ -83,24 +85,25 @@ class Builder:
                 for prop in ("implementation", "counters", "meters"):
                     made = property_object(item, prop)
                     if made is not None and made.declaration is None:
-                        symbols.add(_INSTANCE_KINDS[made.type.name], made.name)
-            elif item.type.name in _INSTANCE_KINDS:
-                symbols.add(_INSTANCE_KINDS[item.type.name], item.name, item.declaration)
+                        symbols.add(_INSTANCE_KINDS[made.kind], _name_of(made))
+            elif item.kind in _INSTANCE_KINDS:
+                symbols.add(_INSTANCE_KINDS[item.kind], _name_of(item), item.declaration)
         for name, value_set in contents.value_sets.items():
             symbols.add(ids.VALUE_SET, name, value_set)
         for header in self._controller_headers:
             symbols.add(ids.CONTROLLER_HEADER, control_plane_name(header), header)
-        for of, _ in contents.digests:
-            named = isinstance(of, types.StructLike | types.Enum | types.SerializableEnum)
-            if named:
-                assert isinstance(of, types.Named)
-                name = control_plane_name(of.declaration)
-            else:
-                name = f"digest_{len(self._digests)}"
+        for name, of in contents.digests:
+            if not name:
+                name = self._digest_name(of)
             if name not in (known for known, _ in self._digests):
                 self._digests.append((name, of))
             symbols.add(ids.DIGEST, name)
         symbols.assign()
+
+    def _digest_name(self, of: types.Type) -> str:
+        if isinstance(of, types.StructLike | types.Enum | types.SerializableEnum):
+            return control_plane_name(of.declaration)
+        return f"digest_{len(self._digests)}"
 
     # -- actions
 
@@ -200,7 +203,7 @@ class Builder:
         implementation = property_object(item, "implementation")
         if implementation is not None:
             message.implementation_id = self.messages.symbols.id(
-                ids.ACTION_PROFILE, implementation.name
+                ids.ACTION_PROFILE, profile_of(implementation)[0]
             )
             if implementation.declaration is None:
                 found = item.table.property("implementation")
@@ -279,7 +282,7 @@ class Builder:
 
     def _package(self) -> None:
         main, message = self._architecture.main, self.messages.info.pkg_info
-        message.arch = "v1model"
+        message.arch = self._architecture.name
         info = main.annotation("pkginfo")
         if info is not None:
             for key, value in _pairs(info):
@@ -292,6 +295,10 @@ class Builder:
         others = [a for a in main.annotations if a.name not in ("pkginfo", "platform_property")]
         add_annotations(message, others)
         add_documentation(message, main.annotations)
+
+
+def _name_of(item: ExternObject) -> str:
+    return profile_of(item)[0] if item.kind == "action_selector" else item.name
 
 
 def _pairs(annotation: syntax.Annotation) -> list[tuple[str, str | int]]:

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from minip4.compiler import syntax, types
 from minip4.compiler.instances.architecture import Architecture
 from minip4.compiler.instances.names import control_plane_name, property_name
-from minip4.compiler.instances.objects import ExternObject, Instance, applied, instantiate
+from minip4.compiler.instances.objects import (
+    PLAIN_IMPLEMENTATIONS,
+    ExternObject,
+    Instance,
+    applied,
+    instantiate,
+)
 from minip4.compiler.syntax import CallKind
 
 
@@ -29,7 +35,6 @@ def live_children(node: syntax.Node) -> Iterator[syntax.Node]:
             yield from syntax.children(node)
 
 
-_CONTROLS = ("verify", "ingress", "egress", "compute", "deparser")
 _Part = tuple[Instance, ExternObject | syntax.Declaration]
 
 
@@ -49,12 +54,18 @@ class Contents:
     objects: list[ExternObject | TableItem] = field(default_factory=list)  # in the order of P4Info
     called_only: set[str] = field(default_factory=set)  # actions that are in no table
     value_sets: dict[str, syntax.ValueSet] = field(default_factory=dict)
-    digests: list[tuple[types.Type, Instance]] = field(default_factory=list)
+    # (name, type); v1model derives the name "" from the type
+    digests: list[tuple[str, types.Type]] = field(default_factory=list)
     calls_externs: bool = False
 
 
 def property_object(item: TableItem, name: str) -> ExternObject | None:
     """Return the extern object of a table property, which may be inline or named."""
+    made = _property_object(item, name)
+    return None if made is not None and made.kind in PLAIN_IMPLEMENTATIONS else made
+
+
+def _property_object(item: TableItem, name: str) -> ExternObject | None:
     found = item.table.property(name)
     if found is None:
         return None
@@ -78,8 +89,9 @@ class Collector:
 
     def collect(self) -> Contents:
         self.contents.objects += self._architecture.globals
-        self._value_sets(self._architecture.blocks["parser"])
-        for block in _CONTROLS:
+        for block in self._architecture.parsers:
+            self._value_sets(self._architecture.blocks[block])
+        for block in self._architecture.controls:
             self._control(self._architecture.blocks[block])
         return self.contents
 
@@ -122,6 +134,8 @@ class Collector:
                         self.contents.called_only.add(name)
                 case ExternObject():
                     self.contents.objects.append(part)
+                    if part.type.name == "Digest":
+                        self.contents.digests.append((part.name, part.type.arguments[0]))
         of_tables = [(t.owner, r.action) for t in tables.values() for _, r in t.actions]
         of_bodies = [(o, action) for o in _instances(block) for action in _called_actions(o)]
         actions = [
@@ -206,7 +220,7 @@ class Collector:
         self.contents.calls_externs = True
         if call.declaration.name == "digest":
             of = instance.environment.resolve(call.parameter_types[1])
-            self.contents.digests.append((of, instance))
+            self.contents.digests.append(("", of))
 
 
 def _instances(instance: Instance) -> Iterator[Instance]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minip4.compiler import syntax
-from minip4.compiler.instances.objects import ExternObject, annotation_numbers
+from minip4.compiler.instances.objects import ExternObject, annotation_numbers, profile_of
 from minip4.compiler.p4info import symbols as ids
 from minip4.compiler.p4info.contents import TableItem, property_object
 from minip4.compiler.p4info.messages import Messages, checked_size
@@ -23,7 +23,7 @@ class ExternObjects:
     def extern_object(self, item: ExternObject) -> None:
         annotations = item.declaration.annotations if item.declaration is not None else []
         self.messages.info.type_info.SetInParent()
-        match item.type.name:
+        match item.kind:
             case "counter":
                 message = self.messages.info.counters.add()
                 self.messages.preamble(message, ids.COUNTER, item.name, annotations)
@@ -43,7 +43,16 @@ class ExternObjects:
                 message.size = _number(item, 0)
                 self._index_type(item, 1, message)
             case "action_profile" | "action_selector":
-                self.profile(item, annotations)
+                if item.name not in self._profiles_of_selectors():
+                    self.profile(item, annotations)
+
+    def _profiles_of_selectors(self) -> set[str]:
+        """Return the names of profiles that a selector shows to the control plane (TNA)."""
+        return {
+            profile_of(item)[0]
+            for item in self.messages.contents.objects
+            if isinstance(item, ExternObject) and item.type.name == "ActionSelector"
+        }
 
     def _index_type(self, item: ExternObject, position: int, message: Any) -> None:
         """Return the index type, which only newer versions of v1model have."""
@@ -67,11 +76,11 @@ class ExternObjects:
     def profile(self, item: ExternObject, annotations: list[syntax.Annotation]) -> None:
         message = self.messages.info.action_profiles.add()
         self.messages.preamble(
-            message, ids.ACTION_PROFILE, item.name, annotations, _PROFILE_ANNOTATIONS
+            message, ids.ACTION_PROFILE, profile_of(item)[0], annotations, _PROFILE_ANNOTATIONS
         )
-        is_selector = item.type.name == "action_selector"
+        is_selector = item.kind == "action_selector"
         message.with_selector = is_selector
-        message.size = _number(item, 1 if is_selector else 0)
+        _, message.size = profile_of(item)
         values = {a.name: a for a in annotations if a.values}
         if is_selector:
             if "max_group_size" in values:
@@ -90,7 +99,8 @@ class ExternObjects:
         users = sorted(
             other.name
             for other in self.messages.contents.tables
-            if (used := property_object(other, "implementation")) and used.name == item.name
+            if (used := property_object(other, "implementation"))
+            and profile_of(used)[0] == profile_of(item)[0]
         )
         message.table_ids.extend(self.messages.symbols.id(ids.TABLE, name) for name in users)
 
@@ -98,7 +108,7 @@ class ExternObjects:
 def _unit(item: ExternObject, position: int, units: dict[str, int]) -> int:
     member = item.arguments[position]
     assert isinstance(member, syntax.EnumMember)
-    return units[member.name]
+    return units[member.name.lower()]
 
 
 def _number(item: ExternObject, position: int) -> int:

@@ -25,7 +25,8 @@ from minip4.compiler.warnings import Warnings
 from minip4.errors import Minip4Error
 
 INCLUDE_DIR = Path(__file__).parents[1] / "include"
-SYSTEM_FILES = ("core.p4", "v1model.p4")  # built-in versions, or p4c's from an include directory
+# built-in versions, or those of p4c from an include directory
+SYSTEM_FILES = ("core.p4", "v1model.p4", "tna.p4")
 CONDITIONALS = ("if", "ifdef", "ifndef", "elif", "else", "endif")
 MARKERS = ("line", "ident")
 DIRECTIVES = (*CONDITIONALS, *MARKERS, "include", "define", "undef", "error", "warning", "pragma")

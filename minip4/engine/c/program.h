@@ -128,6 +128,11 @@ struct program {
     void (*set_replica)(uint8_t *phv, uint16_t rid);
     void (*set_enqueued)(uint8_t *phv, uint64_t now_us, uint32_t depth);
     bool (*digest)(uint32_t id, const uint8_t *phv, struct digest_sample *out);
+    /* Only of TNA: clear the parsed packet except its start, and write the metadata of egress before
+     * the frame; then parse it, or write the headers of ingress. */
+    void (*enter_egress)(struct context *c);
+    void (*parse_egress)(struct context *c);
+    bool (*deparse_ingress)(struct context *c);
 };
 
 extern const struct program program;

@@ -11,7 +11,7 @@ from minip4.engine.codegen.layout import VARIABLES, Layout
 from minip4.engine.codegen.parser import ParserCode
 from minip4.engine.codegen.statements import Lines, Statements
 from minip4.engine.codegen.tables import TableCode
-from minip4.engine.codegen.variables import Variables
+from minip4.engine.codegen.variables import STANDARD, Variables
 from minip4.engine.errors import NotSupported
 from minip4.engine.shared import DIGEST_WORDS
 from minip4.engine.words import KeyLayout, data_words, limbs
@@ -29,12 +29,20 @@ class Generator:
     packet (trace.h), and all metadata are in the parsed packet. Nothing else differs.
     """
 
+    prelude = PRELUDE
+    standard: tuple[str, ...] = STANDARD
+    statements_type: type[Statements] = Statements
+    functions: tuple[str, ...] = (
+        "start", "parse", "ingress", "egress", "deparse", "clear_metadata", "copy_list",
+        "set_instance", "set_length", "set_replica", "set_enqueued", "digest",
+    )  # fmt: skip
+
     def __init__(self, program: m.Program, *, trace: bool = False) -> None:
         self.trace = trace
         self.program = program
-        self.layout = Layout(program, None if trace else Variables(program))
+        self.layout = Layout(program, None if trace else Variables(program, self.standard))
         self.expressions = Expressions(self.layout)
-        self.statements = Statements(program, self.layout, self.expressions, trace=trace)
+        self.statements = self.statements_type(program, self.layout, self.expressions, trace=trace)
         self.tables = TableCode(program, self.layout, self.expressions, self.statements)
         self.parser = ParserCode(program, self.layout, self.expressions, self.statements)
         self.hashes = HashCode(self.layout, self.expressions)
@@ -47,16 +55,13 @@ class Generator:
         body = [
             *self._calculations(),
             *(self.statements.action(a) for a in self._used_actions()),
-            self._start(),
-            self.parser.function(self._after_parser()),
-            self._pipeline("ingress", [], self._after_ingress()),
-            self._pipeline("egress", self._before_egress(), self._after_egress()),
+            *self._path(),
             self._metadata(),
             self._copy_list(),
             self._digest(),
             self._setters(),
         ]
-        deparser = HeaderCode(self.layout).deparser(self.program.deparser, self._before_deparser())
+        deparsers = self._deparsers()
         specs = self._specs()
         headers = HeaderCode(self.layout)
         types = {h.type.name: h.type for h in self.program.headers.values() if not h.metadata}
@@ -66,17 +71,30 @@ class Generator:
                     '#include "wide.h"']  # fmt: skip
         return "\n".join(
             [
-                PRELUDE,
+                self.prelude,
                 *wide,
                 self.layout.structures(),
                 "#define ARGUMENTS struct context *c UNUSED, struct phv *h UNUSED\n",
                 *(headers.functions(t) for t in types.values()),
                 *body,
-                deparser,
+                *deparsers,
                 *self._trace_fields(),
                 specs,
             ]
         )
+
+    def _path(self) -> Lines:
+        """Return the functions that run for a packet, in their order, except the deparser."""
+        return [
+            self._start(),
+            self.parser.function(self._after_parser()),
+            self._pipeline("ingress", [], self._after_ingress()),
+            self._pipeline("egress", self._before_egress(), self._after_egress()),
+        ]
+
+    def _deparsers(self) -> Lines:
+        order = self.program.deparsers[0].order
+        return [HeaderCode(self.layout).deparser(order, self._before_deparser())]
 
     def _used_actions(self) -> list[m.Action]:
         used: dict[int, m.Action] = {}
@@ -105,9 +123,10 @@ class Generator:
         """Return the calculations in checksums and actions; others would be unused functions."""
         used = {c.calculation.name for c in self.program.checksums}
         primitives = [p for a in self._used_actions() for p in a.primitives]
-        primitives += [o.primitive for s in self.program.parser.states.values() for o in s.ops
-                       if o.primitive]  # fmt: skip
-        for p in [*primitives, *self.program.deparser_primitives]:
+        states = [s for p in self.program.parsers for s in p.states.values()]
+        primitives += [o.primitive for s in states for o in s.ops if o.primitive]
+        primitives += [p for d in self.program.deparsers for p in d.primitives]
+        for p in primitives:
             used |= {a.name for a in p.args if isinstance(a, m.Named)}
         return [c for c in self.program.calculations.values() if c.name in used]
 
@@ -173,7 +192,7 @@ class Generator:
                 lines.append(store)
             else:
                 lines.append(f"if ({self.expressions.boolean(c.condition)}) {{ {store} }}")
-        lines += self.statements.body(self.program.deparser_primitives)
+        lines += self.statements.body(self.program.deparsers[0].primitives)
         return self._traced_pipeline(2, lines)
 
     def _pipeline(self, name: str, before: Lines, after: Lines) -> str:
@@ -326,10 +345,7 @@ class Generator:
                     for p in program.profiles.values()]  # fmt: skip
         widths = self.parser.value_set_widths
         sets = [str(max(1, self._set_words(v, widths))) for v in program.value_sets.values()]
-        functions = ("start", "parse", "ingress", "egress", "deparse", "clear_metadata",
-                     "copy_list", "set_instance", "set_length", "set_replica", "set_enqueued",
-                     "digest")  # fmt: skip
-        entries = ",\n".join(f"    .{f} = program_{f}" for f in functions)
+        entries = ",\n".join(f"    .{f} = program_{f}" for f in self.functions)
         return f"""
 {self.tables.specs()}
 {array("struct array_spec", "registers", registers)}

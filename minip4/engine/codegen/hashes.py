@@ -6,12 +6,13 @@ the part of the frame after the parsed headers.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from minip4.engine import model as m
 from minip4.engine.codegen.expressions import Expressions
 from minip4.engine.codegen.headers import store_lines
-from minip4.engine.codegen.layout import Layout, literals
+from minip4.engine.codegen.layout import Layout, literal, literals
 from minip4.engine.errors import NotSupported
 from minip4.engine.words import limbs
 
@@ -32,6 +33,22 @@ FUNCTIONS = {
     "crc32_custom": "hash_crc_custom(&crc_custom[CRC32_CUSTOM], buffer, length)",
     "crc64_custom": "hash_crc_custom(&crc_custom[CRC64_CUSTOM], buffer, length)",
 }
+
+
+# crc(width,polynomial,is reversed,initial value,final xor), with numbers as minip4 writes them
+_CRC = re.compile(r"crc\((\d{1,2}),(0x[0-9a-f]+),([01]),(0x[0-9a-f]+),(0x[0-9a-f]+)\)")
+
+
+def _call(algorithm: str) -> str:
+    """Return the C code that hashes a buffer. Raises NotSupported."""
+    if algorithm in FUNCTIONS:
+        return FUNCTIONS[algorithm]
+    crc = _CRC.fullmatch(algorithm)
+    if crc is None or not 8 <= int(crc[1]) <= 64:
+        raise NotSupported(f"hash algorithm {algorithm!r} is not supported")
+    polynomial, initial, final = (literal(int(crc[i], 16)) for i in (2, 4, 5))
+    values = f"{int(crc[1])}, {polynomial}, {initial}, {final}, {crc[3]}, {crc[3]}"
+    return f"hash_crc_custom(&(const struct crc_custom){{{values}}}, buffer, length)"
 
 
 @dataclass(slots=True)
@@ -55,15 +72,14 @@ class HashCode:
 
     def function(self, name: str, algorithm: str, inputs: tuple[m.CalculationInput, ...]) -> str:
         """Return the C function of a calculation, `static uint64_t <name>(c, h)`."""
-        if algorithm not in FUNCTIONS:
-            raise NotSupported(f"hash algorithm {algorithm!r} is not supported")
+        call = _call(algorithm)
         runs = self._runs(inputs)
         payload = any(i.kind == "payload" for i in inputs)
         whole_words = all(r.bits % 16 == 0 and not r.varbit for r in runs)
         if algorithm in ("csum16", "cksum16") and whole_words:
             body = self._sum(runs, payload=payload)
         else:
-            body = self._buffer(runs, algorithm, payload=payload)
+            body = self._buffer(runs, call, payload=payload)
         lines = "\n".join(f"    {line}" for line in body)
         return f"static uint64_t {name}(ARGUMENTS)\n{{\n{lines}\n}}\n"
 
@@ -133,7 +149,7 @@ class HashCode:
 
     # --- any other hash ------------------------------------------------------------------------
 
-    def _buffer(self, runs: list[Run], algorithm: str, *, payload: bool) -> Lines:
+    def _buffer(self, runs: list[Run], call: str, *, payload: bool) -> Lines:
         limit = sum(r.bits // 8 + 9 + r.varbit_bytes for r in runs)
         room = f"{limit}" + (" + PACKET_MAX_FRAME + PACKET_ROOM" if payload else "")
         lines = [f"uint8_t buffer[{room}];", "size_t bits = 0;"]
@@ -146,7 +162,7 @@ class HashCode:
                 f"memcpy(buffer + length, {PAYLOAD}, {PAYLOAD_LENGTH});",
                 f"length += {PAYLOAD_LENGTH};",
             ]
-        return [*lines, f"return {FUNCTIONS[algorithm]};"]
+        return [*lines, f"return {call};"]
 
     def _put_run(self, run: Run) -> Lines:
         """Pack a run by bytes if all earlier runs have whole bytes, else bit by bit."""

@@ -160,7 +160,7 @@ class HeaderCode:
             ]
         return lines
 
-    def deparser(self, order: tuple[m.Header, ...], before: Lines) -> str:
+    def deparser(self, order: tuple[m.Header, ...], before: Lines, name: str = "deparse") -> str:
         """Return the deparser.
 
         If a header is at its original position, it writes only the changed fields.
@@ -170,7 +170,7 @@ class HeaderCode:
         put = self._of_valid(order, self._put)
         checks = "".join(f"    {line}\n" for line in before)
         return f"""
-static bool program_deparse(struct context *c)
+static bool program_{name}(struct context *c)
 {{
     struct phv *h = (struct phv *)c->packet->phv;
     uint8_t *buffer = c->packet->buffer;

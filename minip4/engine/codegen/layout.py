@@ -253,6 +253,7 @@ class Layout:
             [
                 "struct phv {",
                 "    struct phv_start start;",
+                *(["    struct tna tna;"] if self.program.architecture == "tna" else []),
                 "    struct metadata {",
                 *(f"    {declare(h)}" for h in self.metadata),
                 "    } m;",

@@ -13,26 +13,29 @@ from minip4.engine.words import KeyLayout, limbs
 
 class ParserCode:
     def __init__(
-        self, program: m.Program, layout: Layout, expressions: Expressions, statements: Statements
-    ) -> None:
+        self, program: m.Program, layout: Layout, expressions: Expressions, statements: Statements,
+        number: int = 0,
+    ) -> None:  # fmt: skip
         self.program, self.layout = program, layout
         self.expressions, self.statements = expressions, statements
-        self.numbers = {name: i for i, name in enumerate(program.parser.states)}
+        self.parser = program.parsers[number]
+        first = sum(len(p.states) for p in program.parsers[:number])
+        self.numbers = {name: first + i for i, name in enumerate(self.parser.states)}
         self.labels = {
-            name: f"s{i}_{identifier(name)}" for i, name in enumerate(program.parser.states)
+            name: f"s{i}_{identifier(name)}" for i, name in enumerate(self.parser.states)
         }
         self.value_set_widths: dict[str, list[int]] = {}
         self.looping = looping(
             {
                 state.name: {t.next_state for t in state.transitions if t.next_state}
-                for state in program.parser.states.values()
+                for state in self.parser.states.values()
             }
         )
 
-    def function(self, after: Lines) -> str:
-        parser = self.program.parser
+    def function(self, after: Lines, name: str = "parse") -> str:
+        parser = self.parser
         lines = [
-            "static void program_parse(struct context *c)",
+            f"static void program_{name}(struct context *c)",
             "{",
             "    struct phv *h = (struct phv *)c->packet->phv;",
             f"    {VARIABLES}",

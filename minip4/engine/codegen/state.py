@@ -73,9 +73,17 @@ class StateStatements:
         index = self.expressions.word(p.args[1])
         return [
             f"{{ uint64_t i = {index}; count(c, {counter.index}, {counter.size}u, i);",
+            *self._adjusted(counter, p.args[2:]),
             *self.traced(f"TRACE_COUNT({counter.index}, i, {counter.size}u)"),
             "}",
         ]
+
+    def _adjusted(self, counter: m.Counter, adjustment: tuple[m.Expr, ...]) -> Lines:
+        """Return code that leaves some bytes of the packet out of a counter (TNA)."""
+        if not adjustment:
+            return []
+        cell = f"c->counters[{counter.index}].cells[i]"
+        return [f"if (i < {counter.size}u) {cell}.bytes -= {self.expressions.word(adjustment[0])};"]
 
     def execute_meter(self, p: m.Primitive) -> Lines:
         assert isinstance(p.args[0], m.Named)

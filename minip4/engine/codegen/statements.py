@@ -5,8 +5,9 @@ Each primitive is a function from its arguments to C statements. PRIMITIVES at t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from minip4.engine import model as m
 from minip4.engine.codegen.expressions import Expressions
@@ -20,6 +21,9 @@ DROPPING = ("mark_to_drop", "drop")
 
 
 class Statements(StateStatements):
+    primitives: ClassVar[Mapping[str, _Generator]]
+    """The primitives of an architecture, by name."""
+
     def __init__(
         self, program: m.Program, layout: Layout, expressions: Expressions, *, trace: bool
     ) -> None:
@@ -67,7 +71,7 @@ class Statements(StateStatements):
         return [offset.value]
 
     def primitive(self, p: m.Primitive) -> Lines:
-        generate = PRIMITIVES.get(p.op)
+        generate = self.primitives.get(p.op)
         if generate is None:
             raise NotSupported(f"primitive {p.op!r} is not supported {p.where}".strip())
         try:
@@ -367,3 +371,5 @@ PRIMITIVES: dict[str, _Generator] = {
     "_jump": Statements.jump,
     "_jump_if_zero": Statements.jump,
 }
+
+Statements.primitives = PRIMITIVES

@@ -25,20 +25,22 @@ Key = tuple[str, str]
 class Variables:
     """Local variables of the parser or a pipeline, and the ids of actions that use them.
 
-    They are 0 at the start of the function, as they would be in a new parsed packet.
+    They are 0 at the start of the function, as they would be in a new parsed packet. `standard` are
+    the names of the metadata that the engine reads or writes.
     """
 
-    def __init__(self, program: m.Program) -> None:
+    def __init__(self, program: m.Program, standard: tuple[str, ...] = STANDARD) -> None:
         self._instances = Counter(h.type.name for h in program.headers.values())
         self._uses: dict[Key, set[str]] = {}
         self._by_action: dict[int, set[Key]] = {}
-        for state in program.parser.states.values():
-            for op in state.ops:
-                self._use("parser", *op.args, *(op.primitive.args if op.primitive else ()))
-            self._use("parser", *state.key)
+        for i, parser in enumerate(program.parsers):
+            for state in parser.states.values():
+                for op in state.ops:
+                    self._use(f"parser{i}", *op.args, *(op.primitive.args if op.primitive else ()))
+                self._use(f"parser{i}", *state.key)
         for pipeline in program.pipelines.values():
             self._use_in_pipeline(program, pipeline)
-        self._use(ELSEWHERE, *_elsewhere(program))
+        self._use(ELSEWHERE, *_elsewhere(program, standard))
         self.fields = frozenset(
             key for key, places in self._uses.items()
             if len(places) == 1 and ELSEWHERE not in places
@@ -79,9 +81,9 @@ class Variables:
                 self._use(ELSEWHERE, *(m.FieldRef(header, field) for field in header.type.fields))
 
 
-def _elsewhere(program: m.Program) -> list[m.Expr]:
+def _elsewhere(program: m.Program, standard: tuple[str, ...]) -> list[m.Expr]:
     """Return the fields that other functions or the engine's core use."""
-    found = [arg for primitive in program.deparser_primitives for arg in primitive.args]
+    found = [arg for d in program.deparsers for primitive in d.primitives for arg in primitive.args]
     for checksum in program.checksums:
         found += [checksum.target, *([checksum.condition] if checksum.condition else [])]
     inputs = [i for c in program.calculations.values() for i in c.inputs]
@@ -89,13 +91,28 @@ def _elsewhere(program: m.Program) -> list[m.Expr]:
     found += [e for profile in program.profiles.values() for e in profile.selector]
     found += [e for digest in program.digests.values() for e in digest.elements]
     found += [e for fields in program.field_lists.values() for e in fields.elements]
-    found += [m.HeaderRef(h) for name, h in program.headers.items() if name in STANDARD]
+    found += [m.HeaderRef(h) for name, h in program.headers.items() if name in standard]
     for header, field in program.aliases.values():
         instance = program.headers.get(header)
         if instance and field in instance.type.by_name:
             at = instance.type.by_name[field]
             found.append(m.FieldRef(instance, instance.type.fields[at]))
     return found
+
+
+def fields_of(node: m.Table | m.Conditional | m.ActionCall) -> list[m.FieldRef]:
+    """Return the fields that a node of a pipeline uses, also in its actions."""
+    if isinstance(node, m.Conditional):
+        return _fields(node.expr)
+    actions: tuple[m.Action, ...]
+    keys: tuple[m.Expr, ...] = ()
+    if isinstance(node, m.ActionCall):
+        actions = (node.action,)
+    else:
+        actions = (*node.actions, *((node.default_action,) if node.default_action else ()))
+        keys = tuple(k.expr for k in node.key)
+    args = [arg for a in actions for p in a.primitives for arg in p.args]
+    return [ref for e in (*keys, *args) for ref in _fields(e)]
 
 
 def _key(ref: m.FieldRef) -> Key:

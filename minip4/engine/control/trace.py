@@ -77,7 +77,7 @@ class Trace:
         self._words = (ctypes.c_uint64 * BUFFER_WORDS)()
         self._left_out = (ctypes.c_uint64 * 2)()
         self._told_left_out = (0, 0)
-        self._states = list(self._program.parser.states)
+        self._states = [name for p in self._program.parsers for name in p.states]
         self._tables = list(self._program.tables.values())
         self._registers = list(self._program.registers.values())
         self._counters = list(self._program.counters.values())

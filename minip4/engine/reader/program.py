@@ -76,7 +76,9 @@ class _Reader:
         document = self.document
         self._headers()
         self.registers = {
-            r["name"]: m.Register(r["name"], i, r["size"] or 0, r["bitwidth"])
+            r["name"]: m.Register(
+                r["name"], i, r["size"] or 0, r["bitwidth"], hexstr(r.get("initial_value", "0x0"))
+            )
             for i, r in enumerate(document.get("register_arrays", []))
         }
         actions = {a["id"]: self._action(a) for a in document["actions"]}
@@ -85,18 +87,17 @@ class _Reader:
         }
         pipelines = PipelineReader(self.expr, actions, self.width)
         read = {p["name"]: pipelines.pipeline(p) for p in document["pipelines"]}
-        deparser = document["deparsers"][0]
+        architecture = _architecture(document)
+        gresses = 2 if architecture == "tna" else 1
         return m.Program(
+            architecture=architecture,
             headers=self.headers,
             arrays=self.arrays,
             stacks=self.stacks,
             unions=self.unions,
             union_stacks=self.union_stacks,
-            parser=self._parser(document["parsers"]),
-            deparser=tuple(self.headers[name] for name in deparser["order"]),
-            deparser_primitives=tuple(
-                self._primitive(p, ()) for p in deparser.get("primitives", [])
-            ),
+            parsers=tuple(self._parser(document["parsers"][i : i + 1]) for i in range(gresses)),
+            deparsers=tuple(self._deparser(d) for d in document["deparsers"][:gresses]),
             actions=actions,
             pipelines=read,
             tables=pipelines.tables,
@@ -268,6 +269,12 @@ class _Reader:
         states = {s["name"]: self._state(s) for s in parsers[0]["parse_states"]}
         return m.Parser(parsers[0]["init_state"], states)
 
+    def _deparser(self, deparser: Json) -> m.Deparser:
+        return m.Deparser(
+            tuple(self.headers[name] for name in deparser["order"]),
+            tuple(self._primitive(p, ()) for p in deparser.get("primitives", [])),
+        )
+
     def _state(self, state: Json) -> m.ParserState:
         transitions = tuple(self._transition(t) for t in state["transitions"])
         key = tuple(self.expr(k) for k in state["transition_key"])
@@ -378,6 +385,13 @@ class _Reader:
                 errors[name] = free
                 free += 1
         return errors
+
+
+def _architecture(document: Json) -> str:
+    architecture = document.get("__meta__", {}).get("architecture", "v1model")
+    if architecture not in ("v1model", "tna"):
+        raise NotSupported(f"architecture {architecture!r}; only v1model and tna are supported")
+    return str(architecture)
 
 
 def _member(type_: m.HeaderType, name: str) -> m.Field:

@@ -103,7 +103,7 @@ class Registers:
         what = f"register {name}"
         if kind != MODIFY:
             raise invalid(f"{what}: it can only be modified")
-        value = p4data.decode_word(message.data, register.type_spec, self._schema, what)
+        value = p4data.decode_cell(message.data, register.type_spec, self._schema, what)
         cells = indices(what, message, register.size)
 
         def write() -> Undo:
@@ -132,6 +132,7 @@ class Registers:
                 entity = p4r.Entity()
                 entity.register_entry.register_id = register.preamble.id
                 entity.register_entry.index.index = index
-                data = p4data.encode(register.type_spec, self._schema, iter((value,)))
+                words = p4data.cell_words(value, register.type_spec, self._schema)
+                data = p4data.encode(register.type_spec, self._schema, words)
                 entity.register_entry.data.CopyFrom(data)
                 yield entity

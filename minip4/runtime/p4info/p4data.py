@@ -63,6 +63,55 @@ def decode_word(data: p4d.P4Data, spec: p4t.P4DataTypeSpec, schema: Schema, what
     raise unimplemented(f"{what}: values of type {kind} cannot be written")
 
 
+def decode_cell(data: p4d.P4Data, spec: p4t.P4DataTypeSpec, schema: Schema, what: str) -> int:
+    """Decode the value of a register cell; a struct is the number of its concatenated members."""
+    kind = spec.WhichOneof("type_spec")
+    if kind not in ("struct", "tuple"):
+        return decode_word(data, spec, schema, what)
+    given = data.WhichOneof("data")
+    specs = _members(spec, schema)
+    values = data.struct.members if kind == "struct" else data.tuple.members
+    if given != kind or len(values) != len(specs):
+        raise invalid(f"{what}: expected a {kind} of {len(specs)} members")
+    cell = 0
+    for value, member in zip(values, specs, strict=True):
+        number = decode_cell(value, member, schema, what)
+        cell = cell << sum(_widths(member, schema)) | number
+    return cell
+
+
+def cell_words(cell: int, spec: p4t.P4DataTypeSpec, schema: Schema) -> Iterator[int]:
+    """Yield the basic members of a register cell in order."""
+    if spec.WhichOneof("type_spec") not in ("struct", "tuple"):
+        yield cell
+        return
+    at = sum(widths := _widths(spec, schema))
+    for width in widths:
+        at -= width
+        yield cell >> at & ((1 << width) - 1)
+
+
+def _members(spec: p4t.P4DataTypeSpec, schema: Schema) -> list[p4t.P4DataTypeSpec]:
+    if spec.WhichOneof("type_spec") == "tuple":
+        return list(spec.tuple.members)
+    return [m.type_spec for m in schema.p4info.type_info.structs[spec.struct.name].members]
+
+
+def _widths(spec: p4t.P4DataTypeSpec, schema: Schema) -> list[int]:
+    """Return the widths of the basic members in order."""
+    kind = spec.WhichOneof("type_spec")
+    if kind in ("struct", "tuple"):
+        return [width for m in _members(spec, schema) for width in _widths(m, schema)]
+    if kind == "bool":
+        return [1]
+    if kind == "serializable_enum":
+        enums = schema.p4info.type_info.serializable_enums
+        return [enums[spec.serializable_enum.name].underlying_type.bitwidth]
+    if kind == "new_type":
+        return _widths(_underlying(spec, schema), schema)
+    return [bitwidth(spec)]
+
+
 def bitwidth(spec: p4t.P4DataTypeSpec) -> int:
     """Return the width of a bit<W> or int<W> type."""
     bits = spec.bitstring

@@ -203,8 +203,13 @@ AT_TOP = [
     ("control C() { apply { } §bit<8> x; }", "unexpected 'bit'"),
     (
         "extern E { E(); abstract void f(); } control C() { §E() e; apply { } }",
-        "abstract method(s) f",
+        "E has no method 'f'",
     ),
+    (
+        "extern E { E(); abstract void f(in bit<8> x); } E() e = { void §f() { } };",
+        "'f' does not have the parameters of the abstract method",
+    ),
+    ("counter(1, CounterType.bytes) c = { void §f() { } };", "'f' is not an abstract method"),
     ("extern E { void f(); } control C() { §E() e; apply { } }", "extern 'E' has no constructor"),
     ("§counter(16) c;", "'counter' takes 2 argument(s), 1 given"),
     ("§register(16) c;", "type argument T cannot be inferred"),

@@ -72,7 +72,7 @@ def test_what_came_out_is_given(write_bpf: Callable[[str], Path]) -> None:
     ("sent", "text"),
     [
         ([bytes(60), bytes(64)], "frames of 60 to 64 bytes: expected one length for all"),
-        ([bytes(200), b"\1" * 200], "frames differ in bytes 0 to 200: expected 128 at most"),
+        ([bytes(200), b"\1" * 200], "frames differ in bytes 0 to 200: expected at most 128 bytes"),
         (bytes(13), "frames of 13 to 13 bytes"),
         ([], "frames of 0 to 0 bytes"),
     ],
@@ -91,7 +91,7 @@ def test_a_program_is_held_at_a_device_for_as_long_as_frames_come(
         example, another = whole.programs["example"], other.programs["example"]
         with attach_xdp(another, veth[1]):
             with live(example, frames(2), ingress=veth[1], held_at=veth[0]) as arrive:
-                with pytest.raises(LoadError, match=f"interface {veth[0]}: another .* has an XDP"):
+                with pytest.raises(LoadError, match=f"interface {veth[0]}: it has an XDP program of another"):
                     attach_xdp(example, veth[0])
                 arrive(2)
             with attach_xdp(example, veth[0]):

@@ -1,18 +1,18 @@
-"""Lowering of calls of v1model's extern functions and methods."""
+"""Lowering of calls of extern functions and methods; here are those of v1model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from minip4.compiler import syntax
 from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.objects import ExternObject
 from minip4.compiler.lower import places
 from minip4.compiler.lower.arguments import object_of
-from minip4.compiler.lower.context import Context
+from minip4.compiler.lower.context import Context, ExternFunction, ExternMethod
 from minip4.compiler.lower.externs import arrays, checksums, copies, functions, packets
 
-_FUNCTIONS: dict[str, Callable[[Context, syntax.Call], None]] = {
+FUNCTIONS: Mapping[str, ExternFunction] = {
     "assert": functions.assert_,
     "assume": functions.assume,
     "clone": copies.clone,
@@ -35,7 +35,7 @@ _FUNCTIONS: dict[str, Callable[[Context, syntax.Call], None]] = {
     "verify_checksum": checksums.verify,
     "verify_checksum_with_payload": checksums.verify,
 }
-_METHODS: dict[tuple[str, str], Callable[[Context, syntax.Call, ExternObject], None]] = {
+METHODS: Mapping[tuple[str, str], ExternMethod] = {
     ("counter", "count"): arrays.count,
     ("meter", "execute_meter"): arrays.execute_meter,
     ("register", "read"): arrays.read_register,
@@ -47,16 +47,23 @@ _METHODS: dict[tuple[str, str], Callable[[Context, syntax.Call, ExternObject], N
 _INSTEAD = {("Checksum16", "get"): "verify_checksum() or update_checksum()"}
 
 
-def extern_function(context: Context, call: syntax.Call) -> None:
+def selector_algorithm(selector: ExternObject) -> str:
+    member = selector.arguments[0]
+    assert isinstance(member, syntax.EnumMember)
+    return member.name
+
+
+def extern_function(context: Context, call: syntax.Call) -> places.Value | None:
+    """Lower an extern function and return its value, if it has one."""
     assert call.declaration is not None
     name = call.declaration.name
-    if name not in _FUNCTIONS:
+    if name not in context.externs.functions:
         raise P4Error(f"extern function {name}() is not supported", call.source)
-    _FUNCTIONS[name](context, call)
+    return context.externs.functions[name](context, call)
 
 
 def extern_method(context: Context, call: syntax.Call) -> places.Value | None:
-    """Lower an extern method and return its value; only lookahead() has one."""
+    """Lower an extern method and return its value, if it has one."""
     assert call.object is not None
     target = object_of(context, call.object)
     assert isinstance(target, ExternObject)
@@ -65,9 +72,9 @@ def extern_method(context: Context, call: syntax.Call) -> places.Value | None:
         return packets.packet_in(context, call)
     if kind == "packet_out" and method == "emit":
         packets.emit(context, call)
-    elif (kind, method) in _METHODS:
-        _METHODS[kind, method](context, call, target)
-    else:
+        return None
+    lowering = context.externs.methods.get((kind, method))
+    if lowering is None:
         instead = _INSTEAD.get((kind, method), "")
         raise P4Error(f"{kind}.{method}() is not supported", call.source, instead)
-    return None
+    return lowering(context, call, target)

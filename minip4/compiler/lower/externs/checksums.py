@@ -72,9 +72,21 @@ def _calculation(
     with_payload: bool,
 ) -> str:
     """Add a named calculation over the data and return its name."""
-    name = _numbered("calc", len(context.program.calculations))
     flat = [e for part in data for e in context.expressions.flattened(part, source)]
     inputs = [_input(context, e, source) for wide in flat for e in _zero_extended(wide)]
+    return add_calculation(context, algorithm, inputs, source, with_payload=with_payload)
+
+
+def add_calculation(
+    context: Context,
+    algorithm: str,
+    inputs: list[ir.Expression],
+    source: syntax.Source,
+    *,
+    with_payload: bool = False,
+) -> str:
+    """Add a calculation over fields and constants to the program and return its name."""
+    name = _numbered("calc", len(context.program.calculations))
     context.program.calculations.append(
         ir.Calculation(name, algorithm, inputs, with_payload, source)
     )

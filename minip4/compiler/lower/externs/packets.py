@@ -21,7 +21,7 @@ def packet_in(context: Context, call: syntax.Call) -> places.Value | None:
     match call.method:
         case "lookahead":
             of = call.type_arguments[0] if call.type_arguments else call.type
-            return _lookahead(context, context.environment.resolve(of), call.source, [0])
+            return lookahead(context, context.environment.resolve(of), call.source)
         case "advance":
             context.emit(ir.Advance(call.source, operands.scalar(arguments[0])))
         case "extract":
@@ -48,6 +48,11 @@ def _extract(
             context.emit(ir.If(source, here, body, []))
     else:
         raise P4Error("expected a header", source)
+
+
+def lookahead(context: Context, of: types.Type, source: syntax.Source) -> places.Value:
+    """Return the next bits of the packet, which stay in the packet."""
+    return _lookahead(context, of, source, [0])
 
 
 def _lookahead(

@@ -1,0 +1,30 @@
+"""Tofino's architecture (TNA): what the compiler knows of it.
+
+One engine runs both architectures. A TNA program is lowered to the same intermediate form as a
+v1model program, with two parsers and two deparsers:
+
+    ingress parser -> ingress -> ingress deparser -> traffic manager
+                   -> egress parser -> egress -> egress deparser -> port
+
+1. Bytes, not metadata, pass from ingress to egress. The engine writes the intrinsic metadata of
+   ingress and the port metadata before a received frame, and the intrinsic metadata of egress
+   before the frame that leaves the traffic manager. The parsers of the program extract them.
+   Bridged metadata and headers of mirrored packets are bytes of the frame, too; they need no code.
+2. The structs of intrinsic metadata (`ig_intr_md_for_tm` and so on) are metadata instances with
+   these names in the intermediate form. The engine reads and writes their fields by name.
+3. The statements of a deparser become its `body`, which the engine runs at the end of the pipeline,
+   before it copies the frame (Mirror) and writes the headers. `emit` may depend on the validity of
+   its header only. Mirror, Resubmit and Digest are requests to the engine, like those of v1model.
+4. A RegisterAction is inlined where it is executed: read the cell, run `apply`, write the cell. The
+   engine processes one packet at a time, so this is atomic. A cell of a struct is one number.
+5. Checksum objects are variables with a one's complement sum. A parser counter is a variable.
+6. Hash and Checksum use the calculations of the intermediate form; polynomials are part of the
+   algorithm's name. All fields are inputs, also those of invalid headers, as on Tofino.
+7. Objects of the control plane (tables, counters, meters, registers, profiles) and P4Info are those
+   of v1model (ExternObject.kind). Mirror sessions are P4Runtime's clone sessions.
+
+Here, `architecture` finds the blocks of a Switch, `program` lowers them, and `externs` lowers calls
+of the externs of tna.p4. In the engine, minip4/engine/tna has the two counterparts: `generator`
+(C code around the pipelines) and `pipeline.c` (the path of a packet). `docs/reference/tna.md` lists
+what is supported.
+"""

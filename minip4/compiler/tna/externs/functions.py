@@ -1,0 +1,62 @@
+"""Functions of tna.p4 on values."""
+
+from __future__ import annotations
+
+from minip4.compiler import ir, syntax, types
+from minip4.compiler.errors import P4Error
+from minip4.compiler.ir import arithmetic
+from minip4.compiler.lower import places
+from minip4.compiler.lower.arguments import extern_arguments
+from minip4.compiler.lower.assignments import assign
+from minip4.compiler.lower.context import Context
+from minip4.compiler.lower.externs.operands import operand
+from minip4.compiler.types import BOOL, Bits
+
+NO_PORT = 511  # value of ucast_egress_port without a unicast copy
+
+
+def maximum(context: Context, call: syntax.Call) -> places.Value:
+    left, right = (operand(context, a) for a in extern_arguments(context, call))
+    return arithmetic.choice(arithmetic.binary(">", BOOL, left, right), left, right)
+
+
+def minimum(context: Context, call: syntax.Call) -> places.Value:
+    left, right = (operand(context, a) for a in extern_arguments(context, call))
+    return arithmetic.choice(arithmetic.binary("<", BOOL, left, right), left, right)
+
+
+def funnel_shift_right(context: Context, call: syntax.Call) -> None:
+    target, high, low, amount = extern_arguments(context, call)
+    left, right = operand(context, high), operand(context, low)
+    width = ir.width_of(left)
+    both = Bits(2 * width)
+    shift = context.expressions.scalar(amount.expression)
+    assert isinstance(shift, ir.Constant)
+    joined = arithmetic.concatenate(left, right, both)
+    shifted = arithmetic.shift(">>", joined, ir.Constant(Bits(32), shift.value))
+    assign(context, target.place, arithmetic.cast(shifted, left.type), call.source)
+
+
+def invalidate(context: Context, call: syntax.Call) -> None:
+    """Set a field of intrinsic metadata to the value that requests nothing."""
+    (argument,) = extern_arguments(context, call)
+    place = argument.value
+    if not isinstance(place, places.Scalar) or not isinstance(place.field, ir.Field):
+        raise P4Error("invalidate() of this is not supported", argument.source, "a field")
+    value = NO_PORT if place.field.name == "ucast_egress_port" else 0
+    assign(context, place, ir.Constant(place.type, value), call.source)
+
+
+def size_in_bits(context: Context, call: syntax.Call) -> places.Value:
+    return ir.Constant(Bits(32), _width(context, call))
+
+
+def size_in_bytes(context: Context, call: syntax.Call) -> places.Value:
+    return ir.Constant(Bits(32), (_width(context, call) + 7) // 8)
+
+
+def _width(context: Context, call: syntax.Call) -> int:
+    width = types.width_in_bits(context.environment.resolve(call.parameter_types[0]))
+    if width is None:
+        raise P4Error("this has no size", call.source, "a header or struct")
+    return width

@@ -1,0 +1,119 @@
+"""Hashes and random numbers."""
+
+from __future__ import annotations
+
+from minip4.compiler import ir, syntax
+from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.objects import ExternObject
+from minip4.compiler.ir import arithmetic
+from minip4.compiler.lower import places
+from minip4.compiler.lower.arguments import extern_arguments
+from minip4.compiler.lower.context import Context
+from minip4.compiler.lower.externs.checksums import add_calculation
+from minip4.compiler.lower.storage import scalar_type
+from minip4.compiler.types import Bits
+
+_ALGORITHMS = {
+    "CRC8": "crc(8,0x7,0,0x0,0x0)",
+    "CRC16": "crc16",
+    "CRC32": "crc32",
+    "RANDOM": "xxh64",  # the hardware's is a random matrix
+    "CRC64": "crc(64,0x42f0e1eba9ea3693,0,0x0,0x0)",
+    "XOR16": "xor16",
+    "XOR32": "xor32",
+}
+
+
+def get(context: Context, call: syntax.Call, hash_: ExternObject) -> places.Value:
+    """Lower a hash over all its data, also over the fields of invalid headers."""
+    (data,) = extern_arguments(context, call)
+    of = _result_type(hash_)
+    flat = context.expressions.flattened(data.value, data.source)
+    algorithm = algorithm_of(hash_)
+    if algorithm == "identity":
+        return _identity(context, flat, of, call.source)
+    inputs = [context.saved(e, data.source) for e in flat]
+    padding = -sum(ir.width_of(e) for e in inputs) % 8
+    if padding:
+        inputs.insert(0, ir.Constant(Bits(padding), 0))
+    result = context.temporary_field(of, call.source)
+    name = add_calculation(context, algorithm, inputs, call.source)
+    context.emit(ir.Calculate(call.source, result, name))
+    return result
+
+
+def algorithm_of(hash_: ExternObject) -> str:
+    """Return the algorithm of a Hash, as in ir.Calculation."""
+    member = hash_.arguments[0]
+    assert isinstance(member, syntax.EnumMember)
+    if member.name == "CUSTOM":
+        if len(hash_.arguments) < 2 or not isinstance(hash_.arguments[1], ExternObject):
+            raise P4Error("a custom hash needs a polynomial", hash_.source, "a CRCPolynomial")
+        return _custom(hash_.arguments[1])
+    if member.name == "IDENTITY":
+        return "identity"
+    if member.name not in _ALGORITHMS:
+        known = ", ".join([*_ALGORITHMS, "IDENTITY", "CUSTOM"])
+        raise P4Error(f"hash algorithm {member.name} is not supported", hash_.source, known)
+    return _ALGORITHMS[member.name]
+
+
+def selector_algorithm(selector: ExternObject) -> str:
+    hash_ = selector.arguments[1]
+    assert isinstance(hash_, ExternObject)
+    return algorithm_of(hash_)
+
+
+def _custom(polynomial: ExternObject) -> str:
+    """Return the algorithm of a CRCPolynomial.
+
+    `msb` selects which bits of the CRC a narrower hash has on Tofino; the compiler of Tofino uses
+    the low bits for both values.
+    """
+    width = scalar_type(polynomial.type.arguments[0])
+    coefficients, is_reversed, _, is_extended, initial, final = polynomial.arguments
+    assert isinstance(width, Bits)
+    assert isinstance(coefficients, int)
+    assert isinstance(initial, int)
+    assert isinstance(final, int)
+    if is_extended:
+        raise P4Error("an extended CRC is not supported", polynomial.source, "extended = false")
+    if not 8 <= width.width <= 64:
+        raise P4Error(f"a CRC of {width.width} bits is not supported", polynomial.source, "8 to 64")
+    ones = (1 << width.width) - 1
+    numbers = (coefficients & ones, int(bool(is_reversed)), initial & ones, final & ones)
+    return "crc({},{:#x},{},{:#x},{:#x})".format(width.width, *numbers)
+
+
+def _result_type(object_: ExternObject) -> Bits:
+    of = scalar_type(object_.type.arguments[0])
+    if not isinstance(of, Bits) or of.width > 64:
+        raise P4Error(f"a result of {of} is not supported", object_.source, "up to 64 bits")
+    return of
+
+
+def _identity(
+    context: Context, flat: list[ir.Expression], of: Bits, source: syntax.Source
+) -> ir.Expression:
+    """Return the low bits of the concatenated data."""
+    width = sum(ir.width_of(e) for e in flat)
+    whole: ir.Expression | None = None
+    at = 0
+    for e in reversed(flat):
+        part = arithmetic.cast(e, Bits(ir.width_of(e)))
+        at += ir.width_of(e)
+        whole = part if whole is None else arithmetic.concatenate(part, whole, Bits(at))
+        if at >= of.width:
+            break
+    if whole is None:
+        raise P4Error("a hash of nothing", source, f"up to {width} bits of data")
+    return context.saved(arithmetic.cast(whole, of), source)
+
+
+def random(context: Context, call: syntax.Call, source: ExternObject) -> places.Value:
+    of = _result_type(source)
+    result = context.temporary_field(of, call.source)
+    plain = Bits(of.width)
+    low, high = ir.Constant(plain, 0), ir.Constant(plain, (1 << of.width) - 1)
+    context.emit(ir.Random(call.source, result, low, high))
+    return result

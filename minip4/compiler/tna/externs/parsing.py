@@ -1,0 +1,85 @@
+"""Externs of parsers: port metadata, counters and priorities."""
+
+from __future__ import annotations
+
+from minip4.compiler import ir, syntax
+from minip4.compiler.instances.objects import ExternObject
+from minip4.compiler.ir import arithmetic
+from minip4.compiler.lower import places
+from minip4.compiler.lower.arguments import extern_arguments
+from minip4.compiler.lower.context import Context
+from minip4.compiler.lower.externs.operands import require_block, scalar
+from minip4.compiler.lower.externs.packets import lookahead
+from minip4.compiler.types import BOOL, Bits
+
+PORT_METADATA_BITS = 64
+_COUNTER = Bits(16, signed=True)  # Tofino has 8 bits with a sign; programs must not rely on less
+
+
+def port_metadata_unpack(context: Context, call: syntax.Call) -> places.Value:
+    require_block(context, call, "parser")
+    of = context.environment.resolve(call.type)
+    value = lookahead(context, of, call.source)
+    context.emit(ir.Advance(call.source, ir.Constant(Bits(32), PORT_METADATA_BITS)))
+    return value
+
+
+def set_counter(context: Context, call: syntax.Call, counter: ExternObject) -> None:
+    """Set a counter to a value, which may be rotated, masked and incremented before."""
+    arguments = extern_arguments(context, call)
+    value = scalar(arguments[0])
+    if len(arguments) > 1:
+        _, rotate, mask, add = (context.expressions.scalar(a.expression) for a in arguments[1:])
+        width = ir.width_of(value)
+        assert isinstance(rotate, ir.Constant)
+        assert isinstance(mask, ir.Constant)
+        plain = Bits(width)
+        value = arithmetic.cast(value, plain)
+        right = arithmetic.shift(">>", value, ir.Constant(Bits(32), rotate.value % width))
+        left = arithmetic.shift("<<", value, ir.Constant(Bits(32), -rotate.value % width))
+        rotated = value if rotate.value % width == 0 else arithmetic.binary("|", plain, right, left)
+        ones = ir.Constant(plain, ((1 << (mask.value + 1)) - 1) & ((1 << width) - 1))
+        masked = _widened(arithmetic.binary("&", plain, rotated, ones))
+        value = arithmetic.binary("+", _COUNTER, masked, _widened(add))
+    field = context.object_field(counter, _COUNTER)
+    context.emit(ir.Assign(call.source, field, _widened(value)))
+
+
+def increment(context: Context, call: syntax.Call, counter: ExternObject) -> None:
+    _change(context, call, counter, "+")
+
+
+def decrement(context: Context, call: syntax.Call, counter: ExternObject) -> None:
+    _change(context, call, counter, "-")
+
+
+def is_zero(context: Context, call: syntax.Call, counter: ExternObject) -> places.Value:
+    return _compared(context, call, counter, "==")
+
+
+def is_negative(context: Context, call: syntax.Call, counter: ExternObject) -> places.Value:
+    return _compared(context, call, counter, "<")
+
+
+def set_priority(context: Context, call: syntax.Call, _: ExternObject) -> None:
+    """Do nothing: the priority matters only if the buffer before the parser is congested."""
+
+
+def _change(context: Context, call: syntax.Call, counter: ExternObject, operator: str) -> None:
+    (amount,) = extern_arguments(context, call)
+    field = context.object_field(counter, _COUNTER)
+    value = arithmetic.binary(operator, _COUNTER, field, _widened(scalar(amount)))
+    context.emit(ir.Assign(call.source, field, value))
+
+
+def _compared(
+    context: Context, call: syntax.Call, counter: ExternObject, operator: str
+) -> places.Value:
+    field = context.object_field(counter, _COUNTER)
+    result = arithmetic.binary(operator, BOOL, field, ir.Constant(_COUNTER, 0))
+    return context.saved(result, call.source)
+
+
+def _widened(value: ir.Expression) -> ir.Expression:
+    unsigned = arithmetic.cast(value, Bits(ir.width_of(value)))
+    return arithmetic.cast(arithmetic.cast(unsigned, Bits(16)), _COUNTER)

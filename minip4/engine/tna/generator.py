@@ -1,0 +1,222 @@
+"""C code of a TNA program: two parsers, two deparsers, and the metadata around them."""
+
+from __future__ import annotations
+
+from minip4.engine import model as m
+from minip4.engine.codegen.generator import PRELUDE, Generator
+from minip4.engine.codegen.headers import HeaderCode, bit_offsets, store_lines
+from minip4.engine.codegen.parser import ParserCode
+from minip4.engine.codegen.state import Lines
+from minip4.engine.codegen.variables import fields_of
+from minip4.engine.errors import NotSupported
+from minip4.engine.tna import metadata as names
+from minip4.engine.tna.primitives import TnaStatements
+
+PORT_METADATA_BYTES = 8
+LONGEST_PREFIX = 64  # bytes of intrinsic metadata before a frame; TNA_ROOM in tna.h is longer
+NO_PORT = 511  # ucast_egress_port of a packet without a unicast copy
+
+# bits of parser_err
+_PARSER_ERRORS = {
+    "NoMatch": 0x1,
+    "PacketTooShort": 0x2,
+    "StackOutOfBounds": 0x4,
+    "ParserTimeout": 0x10,
+}
+_OTHER_ERROR = 0x1
+
+# values of the metadata before a frame of egress
+_OF_EGRESS = {
+    "egress_port": "h->start.egress_port",
+    "enq_qdepth": "h->tna.enqueued_depth",
+    "enq_tstamp": "h->tna.enqueued_ns",
+    "deq_qdepth": "c->queue_depth",
+    "deq_timedelta": "(now_ns - h->tna.enqueued_ns)",
+    "egress_rid": "h->tna.rid",
+    "egress_rid_first": "h->tna.is_first",
+    "egress_qid": "h->tna.qid",
+    "egress_cos": "h->tna.cos",
+    "pkt_length": "length",
+}
+
+
+class TnaGenerator(Generator):
+    prelude = PRELUDE + '#include "tna.h"\n'
+    standard = names.TNA_METADATA
+    statements_type = TnaStatements
+    functions = (*Generator.functions, "enter_egress", "parse_egress", "deparse_ingress")
+
+    def _path(self) -> Lines:
+        egress = ParserCode(self.program, self.layout, self.expressions, self.statements, 1)
+        egress.value_set_widths = self.parser.value_set_widths
+        return [
+            self._start(),
+            self.parser.function(self._after_parser()),
+            self._pipeline("ingress", [], self._after_ingress()),
+            self._enter_egress(),
+            egress.function(self._parser_error(names.FROM_EGRESS_PARSER), "parse_egress"),
+            self._pipeline("egress", [], self._after_egress()),
+        ]
+
+    def _deparsers(self) -> Lines:
+        code = HeaderCode(self.layout)
+        ingress, egress = self.program.deparsers
+        return [
+            code.deparser(ingress.order, [], "deparse_ingress"),
+            code.deparser(egress.order, []),
+        ]
+
+    # --- metadata --------------------------------------------------------------------------
+
+    def _field(self, header: str, name: str) -> m.FieldRef | None:
+        instance = self.program.headers.get(header)
+        if instance is None or name not in instance.type.by_name:
+            return None
+        return m.FieldRef(instance, instance.type.fields[instance.type.by_name[name]])
+
+    def _set_field(self, header: str, name: str, code: str) -> Lines:
+        target = self._field(header, name)
+        if target is None:
+            return []
+        lvalue, field = self.expressions.lvalue(target)
+        return [self.expressions.store_code(lvalue, field.width, code, 64)]
+
+    def _request(self, name: str, header: str, field: str) -> str:
+        """Return code that copies a field to struct tna, where the traffic manager reads it."""
+        target = self._field(header, field)
+        code = "0" if target is None else self.expressions.word(target)
+        return f"h->tna.{name} = (__typeof__(h->tna.{name}))({code});"
+
+    def _prefix(self, header: str, values: dict[str, str]) -> Lines:
+        """Return code that writes a header of intrinsic metadata to `at`, which is zero."""
+        instance = self.program.headers.get(header)
+        if instance is None:
+            return []
+        offsets = bit_offsets(instance.type)
+        widths = {f.name: f.width for f in instance.type.fields}
+        return [
+            line
+            for name, value in values.items()
+            if name in offsets
+            for line in store_lines(value, "at", offsets[name], widths[name])
+        ]
+
+    def _prefix_bytes(self, header: str) -> int:
+        instance = self.program.headers.get(header)
+        size = 0 if instance is None else instance.type.fixed_bytes
+        if size > LONGEST_PREFIX:
+            raise NotSupported(f"{header}: {size} bytes; at most {LONGEST_PREFIX} are")
+        return size
+
+    # --- ingress ---------------------------------------------------------------------------
+
+    def _start(self) -> str:
+        size = self._prefix_bytes(names.INGRESS) + PORT_METADATA_BYTES
+        values = {"ingress_port": "port", "ingress_mac_tstamp": "tna_arrived_ns(c)"}
+        return self._function(
+            "void program_start(struct context *c, uint16_t port UNUSED)",
+            [
+                "struct phv *h = (struct phv *)c->packet->phv;",
+                *self.layout.clear(),
+                '_Static_assert(offsetof(struct phv, tna) == sizeof(struct phv_start), "");',
+                "h->start.packet_length = h->start.ingress_length = c->packet->length;",
+                "h->start.truncate_to = UINT32_MAX;",
+                *self._set_field(names.TO_TM, "ucast_egress_port", str(NO_PORT)),
+                *self._set_field(names.FROM_PARSER, "global_tstamp", "tna_now_ns(c)"),
+                f"uint8_t *at = tna_prepend(c->packet, {size});",
+                *self._prefix(names.INGRESS, values),
+                f"h->tna.prefix_bytes = {size};",
+                f"h->tna.metadata_bytes = {PORT_METADATA_BYTES};",
+            ],
+        )
+
+    def _parser_error(self, header: str) -> Lines:
+        errors = self.program.errors
+        code = str(_OTHER_ERROR)
+        for name, bits in _PARSER_ERRORS.items():
+            code = f"error == {errors[name]} ? {bits} : {code}"
+        code = f"error == {errors['NoError']} ? 0 : {code}"
+        return self._set_field(header, "parser_err", f"({code})")
+
+    def _after_parser(self) -> Lines:
+        """Reject a packet with a parser error, unless the program looks at the error."""
+        lines = self._parser_error(names.FROM_PARSER)
+        if not self._reads_parser_error():
+            lines.append(f"h->tna.is_rejected = error != {self.program.errors['NoError']};")
+        return lines
+
+    def _reads_parser_error(self) -> bool:
+        found = [
+            ref
+            for node in self.program.pipelines["ingress"].nodes.values()
+            for ref in fields_of(node)
+        ]
+        return any(
+            ref.header.name == names.FROM_PARSER and ref.field.name == "parser_err" for ref in found
+        )
+
+    def _after_ingress(self) -> Lines:
+        tm = {
+            "ucast_port": "ucast_egress_port",
+            "mcast_a": "mcast_grp_a",
+            "mcast_b": "mcast_grp_b",
+            "qid": "qid",
+            "cos": "ingress_cos",
+            "rid": "rid",
+            "bypasses_egress": "bypass_egress",
+            "goes_to_cpu": "copy_to_cpu",
+        }
+        return [
+            *self.statements.body(self.program.deparsers[0].primitives),
+            *(self._request(name, names.TO_TM, field) for name, field in tm.items()),
+            self._request("drop_ctl", names.TO_DEPARSER, "drop_ctl"),
+        ]
+
+    # --- egress ----------------------------------------------------------------------------
+
+    def _enter_egress(self) -> str:
+        size = self._prefix_bytes(names.EGRESS)
+        return self._function(
+            "void program_enter_egress(struct context *c)",
+            [
+                "struct phv *h = (struct phv *)c->packet->phv;",
+                "const struct phv_start start = h->start;",
+                "const struct tna tna = h->tna;",
+                *self.layout.clear(),
+                "h->start = start, h->tna = tna;",
+                "uint64_t now_ns UNUSED = tna_now_ns(c), length UNUSED = c->packet->length;",
+                "h->start.packet_length = h->start.ingress_length = c->packet->length;",
+                *self._set_field(names.FROM_EGRESS_PARSER, "global_tstamp", "now_ns"),
+                f"uint8_t *at UNUSED = tna_prepend(c->packet, {size});",
+                *self._prefix(names.EGRESS, _OF_EGRESS),
+            ],
+        )
+
+    def _after_egress(self) -> Lines:
+        return [
+            *self.statements.body(self.program.deparsers[1].primitives),
+            self._request("drop_ctl", names.TO_EGRESS_DEPARSER, "drop_ctl"),
+        ]
+
+    def _setters(self) -> str:
+        def setter(head: str, lines: Lines) -> str:
+            phv = "struct phv *h UNUSED = (struct phv *)phv;"
+            return self._function(f"void {head}", [phv, *lines])
+
+        return "\n".join(
+            [
+                setter("program_set_instance(uint8_t *phv, enum instance_type type UNUSED)", []),
+                setter(
+                    "program_set_length(uint8_t *phv, uint32_t length)",
+                    ["h->start.packet_length = h->start.ingress_length = length;"],
+                ),
+                setter(
+                    "program_set_replica(uint8_t *phv, uint16_t rid)",
+                    ["h->tna.rid = rid;"],
+                ),
+                setter(
+                    "program_set_enqueued(uint8_t *phv, uint64_t now_us UNUSED, uint32_t depth)",
+                    ["h->tna.enqueued_depth = depth;"],
+                ),
+            ]
+        )

@@ -1,0 +1,271 @@
+"""The path of a packet through a TNA switch: metadata, copies, drops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tna_programs import compiled, data, engine, write
+
+from minip4.compiler import compile_p4
+from minip4.engine.engine import Engine
+from minip4.errors import Minip4Error
+
+
+def test_unicast(tmp_path: Path) -> None:
+    switch = engine(tmp_path, ingress="hdr.d.b = (bit<16>)ig.ingress_port;",
+                    egress="hdr.d.c = (bit<32>)eg.egress_port;")  # fmt: skip
+    assert switch.process(300, data() + b"rest", 0) == [(2, data(b=300, c=2) + b"rest")]
+
+
+def test_bridged_metadata(tmp_path: Path) -> None:
+    states = """state more { pkt.extract(hdr.bridge); pkt.extract(hdr.d); transition accept; }"""
+    switch = engine(
+        tmp_path,
+        ingress="hdr.bridge.setValid(); hdr.bridge.value = hdr.d.b; hdr.d.b = 0;",
+        egress_states=states,
+        egress="hdr.d.c = (bit<32>)hdr.bridge.value; hdr.bridge.setInvalid();",
+    )
+    assert switch.process(1, data(b=77), 0) == [(2, data(c=77))]
+
+
+def test_length_of_egress_has_the_bridged_metadata(tmp_path: Path) -> None:
+    states = """state more { pkt.extract(hdr.bridge); pkt.extract(hdr.d); transition accept; }"""
+    switch = engine(tmp_path, ingress="hdr.bridge.setValid();", egress_states=states,
+                    egress="hdr.d.b = eg.pkt_length; hdr.bridge.setInvalid();")  # fmt: skip
+    assert switch.process(1, data() + bytes(50), 0) == [(2, data(b=3 + 8 + 50) + bytes(50))]
+
+
+@pytest.mark.parametrize(
+    "ingress",
+    ["dprsr.drop_ctl = 1;", "invalidate(tm.ucast_egress_port);", "tm.ucast_egress_port = 511;"],
+)
+def test_drop_in_ingress(tmp_path: Path, ingress: str) -> None:
+    switch = engine(tmp_path, ingress=ingress)
+    assert switch.process(1, data(), 0) == []
+    assert switch.counters()["ingress_drops"] == 1
+
+
+def test_drop_in_egress(tmp_path: Path) -> None:
+    switch = engine(tmp_path, egress="dprsr.drop_ctl = 1;")
+    assert switch.process(1, data(), 0) == []
+    assert switch.counters()["egress_drops"] == 1
+
+
+def test_parser_error_drops(tmp_path: Path) -> None:
+    switch = engine(tmp_path)
+    assert switch.process(1, data()[:5], 0) == []
+
+
+def test_reject_drops(tmp_path: Path) -> None:
+    states = """state more { pkt.extract(hdr.d);
+                transition select(hdr.d.op) { 1: accept; default: reject; } }"""
+    switch = engine(tmp_path, states=states)
+    assert switch.process(1, data(1), 0) == [(2, data(1))]
+    assert switch.process(1, data(2), 0) == []
+
+
+def test_parser_error_that_the_program_reads(tmp_path: Path) -> None:
+    switch = engine(
+        tmp_path,
+        ingress="if (prsr.parser_err == PARSER_ERROR_PARTIAL_HDR) { hdr.d.setValid(); "
+        "hdr.d.b = 9; }",
+    )
+    assert switch.process(1, b"", 0) == [(2, data(b=9))]
+
+
+def test_bypass_of_egress(tmp_path: Path) -> None:
+    switch = engine(tmp_path, ingress="tm.bypass_egress = 1;", egress="hdr.d.b = 5;")
+    assert switch.process(1, data(), 0) == [(2, data())]
+
+
+def test_multicast_and_unicast(tmp_path: Path) -> None:
+    switch = engine(
+        tmp_path,
+        ingress="tm.mcast_grp_a = 7; tm.mcast_grp_b = 8; if (hdr.d.op == 1) { "
+        "invalidate(tm.ucast_egress_port); }",
+        egress="hdr.d.b = eg.egress_rid;",
+    )
+    switch.multicast_set(7, [(3, 10), (4, 11)])
+    switch.multicast_set(8, [(5, 12)])
+    a, b, c = (3, data(b=10)), (4, data(b=11)), (5, data(b=12))
+    assert sorted(switch.process(1, data(), 0)) == [(2, data()), a, b, c]
+    copies = [(port, data(1, b=rid)) for port, rid in ((3, 10), (4, 11), (5, 12))]
+    assert sorted(switch.process(1, data(1), 0)) == copies
+    switch.multicast_set(7, [])
+    switch.multicast_set(8, [])
+    assert switch.process(1, data(1), 0) == []
+
+
+def test_copy_to_cpu(tmp_path: Path) -> None:
+    switch = engine(tmp_path, ingress="tm.copy_to_cpu = 1; dprsr.drop_ctl = hdr.d.op[2:0];")
+    assert sorted(switch.process(1, data(0), 0)) == [(2, data(0)), (64, data(0))]
+    assert switch.process(1, data(1), 0) == [(64, data(1))]
+    assert switch.process(1, data(2), 0) == [(2, data(2))]
+
+
+MIRROR = "Mirror(1) mirror;"
+OF_INGRESS = "if (dprsr.mirror_type == 1) { mirror.emit<bridge_t>(md.session, {5, md.n}); }"
+BY_KIND = """
+    state more { transition select(pkt.lookahead<bit<8>>()) { 5: mirrored; default: plain; } }
+    state mirrored { pkt.extract(hdr.bridge); transition plain; }
+    state plain { pkt.extract(hdr.d); transition accept; }
+"""
+
+
+def test_mirror_of_ingress(tmp_path: Path) -> None:
+    """The mirrored packet is the received one, after the header."""
+    switch = engine(
+        tmp_path,
+        ingress="md.session = 27; md.n = hdr.d.b; hdr.d.b = 1; dprsr.mirror_type = 1;"
+        "dprsr.drop_ctl = hdr.d.a[2:0];",
+        deparser_locals=MIRROR,
+        deparser=OF_INGRESS,
+        egress_states=BY_KIND,
+        egress="if (hdr.bridge.isValid()) { hdr.d.c = (bit<32>)hdr.bridge.value; "
+        "hdr.bridge.setInvalid(); }",
+    )
+    assert switch.process(1, data(b=500), 0) == [(2, data(b=1))]  # no such session
+    switch.mirror_set(27, [(9, 0)])
+    both = [(2, data(b=1)), (9, data(b=500, c=500))]
+    assert sorted(switch.process(1, data(b=500), 0)) == both
+    assert switch.process(1, data(a=1, b=500), 0) == [(9, data(a=1, b=500, c=500))]
+    assert switch.process(1, data(a=4, b=500), 0) == [(2, data(a=4, b=1))]
+    switch.mirror_set(27, [(9, 0)], 11)
+    assert (9, data(b=500, c=500)) in switch.process(1, data(b=500) + bytes(90), 0)
+
+
+def test_mirror_of_egress(tmp_path: Path) -> None:
+    """The mirrored packet is the outgoing one, after the header."""
+    switch = engine(
+        tmp_path,
+        egress_states=BY_KIND,
+        egress="if (hdr.bridge.isValid()) { hdr.bridge.setInvalid(); } else {"
+        "md.session = 3; dprsr.mirror_type = 1; hdr.d.b = 8; dprsr.drop_ctl = hdr.d.a[2:0]; }",
+        egress_deparser_locals=MIRROR,
+        egress_deparser=OF_INGRESS,
+    )
+    switch.mirror_set(3, [(9, 0)])
+    assert sorted(switch.process(1, data(), 0)) == [(2, data(b=8)), (9, data(b=8))]
+    assert switch.process(1, data(a=1), 0) == [(9, data(a=1, b=8))]
+
+
+def test_resubmit(tmp_path: Path) -> None:
+    switch = engine(
+        tmp_path,
+        declarations="header again_t { bit<16> number; bit<48> rest; }",
+        parser_locals="again_t again;",
+        port_metadata="",
+        states="""
+            state more { transition select(ig.resubmit_flag) { 1: again_state; 0: port; } }
+            state port { pkt.advance(PORT_METADATA_SIZE); transition rest; }
+            state again_state { pkt.extract(again); md.n = again.number; transition rest; }
+            state rest { pkt.extract(hdr.d); transition accept; }""",
+        ingress="if (ig.resubmit_flag == 0) { dprsr.resubmit_type = 1; hdr.d.a = 99; }"
+        "hdr.d.b = md.n; hdr.d.c = (bit<32>)ig.ingress_port;",
+        deparser_locals="Resubmit(1) resubmit;",
+        deparser="if (dprsr.resubmit_type == 1) { resubmit.emit<again_t>({1234, 0}); }",
+    )
+    assert switch.process(7, data(), 0) == [(2, data(b=1234, c=7))]
+
+
+def test_recirculation(tmp_path: Path) -> None:
+    switch = engine(
+        tmp_path,
+        ingress="hdr.d.b = (bit<16>)ig.ingress_port; hdr.d.a = hdr.d.a + 1;"
+        "if (hdr.d.a < 3) { tm.ucast_egress_port = 196; }",
+    )
+    assert switch.process(7, data(), 0) == [(2, data(a=3, b=196))]
+
+
+def test_recirculated_headers_that_grow(tmp_path: Path) -> None:
+    """A frame that grows in each pass keeps enough room for the metadata before it."""
+    states = "state more { pkt.extract(hdr.d); transition accept; }"
+    switch = engine(
+        tmp_path,
+        declarations="header big_t { bit<480> x; }",
+        states=states,
+        ingress="hdr.d.a = hdr.d.a + 1; hdr.bridge.setValid(); if (hdr.d.a < 200)"
+        " { tm.ucast_egress_port = 68; }",
+        deparser="",
+        egress_states="""state more { pkt.extract(hdr.bridge); pkt.extract(hdr.d);
+                         transition accept; }""",
+        egress="hdr.bridge.setInvalid(); hdr.ip.setValid();",
+    )
+    ((port, frame),) = switch.process(1, data(), 0)
+    assert (port, frame[:8]) == (2, data(a=200))
+    assert len(frame) == 8 + 200 * 8
+
+
+def test_timestamps(tmp_path: Path) -> None:
+    """Times are in nanoseconds."""
+    switch = engine(
+        tmp_path,
+        ingress="hdr.d.c = ig.ingress_mac_tstamp[31:0]; hdr.d.b = prsr.global_tstamp[15:0];",
+        egress="if (hdr.d.op == 1) { hdr.d.c = (bit<32>)eg.enq_tstamp;"
+        "hdr.d.b = (bit<16>)eg.deq_timedelta; }",
+    )
+    now = 5_000_123
+    assert switch.process(1, data(), now) == [(2, data(b=now & 0xFFFF, c=now))]
+    assert switch.process(1, data(1), now) == [(2, data(1, c=now & 0x3FFFF))]
+
+
+def test_queue(tmp_path: Path) -> None:
+    """A packet that waits knows the depth and the time; queue 0 is the only one."""
+    switch = engine(
+        tmp_path,
+        ingress="tm.qid = 3;",
+        egress="hdr.d.c = (bit<32>)eg.deq_timedelta; hdr.d.b = (bit<16>)eg.enq_qdepth;"
+        "hdr.d.a = (bit<8>)eg.egress_qid;",
+    )
+    switch.process(1, data(), 0)
+    switch.clock = lambda: 0
+    switch.set_queue(2, 0, depth_packets=9, rate_pps=10_000)
+    first = switch.process(1, data(), 1_000_000)
+    second = switch.process(1, data(), 1_000_100)
+    assert first == [(2, data(a=3))]
+    assert second == [(2, data(a=3, c=100_000 - 100))]
+
+
+def test_digest(tmp_path: Path) -> None:
+    program = compiled(
+        tmp_path,
+        declarations="struct report_t { bit<16> number; bit<8> kind; }",
+        ingress="dprsr.digest_type = 1; md.n = hdr.d.b + 1;",
+        deparser_locals="Digest<report_t>(1) reports;",
+        deparser="if (dprsr.digest_type == 1) { reports.pack({md.n, hdr.d.op}); }",
+    )
+    (message,) = program.p4info.digests
+    assert message.preamble.name == "ID.reports"
+    switch = Engine(program.bmv2_json)
+    switch.process(1, data(op=4, b=6), 0)
+    assert [(d.name, d.values) for d in switch.digests()] == [("ID.reports", (7, 4))]
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"deparser": "if (md.m == 1) { pkt.emit(hdr.d); }"}, "emit() under a condition"),
+        ({"deparser": "pkt.emit(hdr.ip); hdr.ip.sum = 1;"}, "changes after its emit()"),
+        (
+            {"locals": "Lpf<bit<8>, bit<8>>(4) lpf;", "ingress": "md.m = lpf.execute(1, 1);"},
+            "Lpf.execute() is not supported",
+        ),
+        (
+            {"locals": "Hash<bit<8>>(HashAlgorithm_t.XOR8) h;", "ingress": "md.m = h.get({md.n});"},
+            "hash algorithm XOR8 is not supported",
+        ),
+    ],
+)
+def test_refused(tmp_path: Path, parts: dict[str, str], message: str) -> None:
+    with pytest.raises(Minip4Error) as error:
+        compiled(tmp_path, **parts)
+    assert message in str(error.value)
+    assert "program.p4:" in str(error.value)
+
+
+def test_two_pipelines_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_text(path.read_text().replace("Switch(pipe)", "Switch(pipe, pipe)"))
+    with pytest.raises(Minip4Error, match="a Switch with 2 pipelines is not supported"):
+        compile_p4(path)
