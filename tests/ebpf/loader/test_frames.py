@@ -91,7 +91,9 @@ def test_a_program_is_held_at_a_device_for_as_long_as_frames_come(
         example, another = whole.programs["example"], other.programs["example"]
         with attach_xdp(another, veth[1]):
             with live(example, frames(2), ingress=veth[1], held_at=veth[0]) as arrive:
-                with pytest.raises(LoadError, match=f"interface {veth[0]}: it has an XDP program of another"):
+                with pytest.raises(
+                    LoadError, match=f"interface {veth[0]}: it has an XDP program of another"
+                ):
                     attach_xdp(example, veth[0])
                 arrive(2)
             with attach_xdp(example, veth[0]):
