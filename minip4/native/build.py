@@ -145,7 +145,7 @@ class _Call:
             )
         log = folder() / built.with_suffix(".log").name
         log.write_text(" ".join(command) + "\n" + errors + "\n" + self.text)
-        first = next((line for line in errors.splitlines() if "error" in line), "no output")
+        first = next((line for line in errors.splitlines() if "error:" in line), "no output")
         raise ToolchainError(f"{command[0]} failed: {first} (full log: {log})")
 
 

@@ -24,7 +24,7 @@ def test_engine_and_interpreter_agree(seed: int) -> None:
 
 def test_a_fault_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     swapped = {**statements.PRIMITIVES, "push": statements.PRIMITIVES["pop"]}
-    monkeypatch.setattr(statements, "PRIMITIVES", swapped)
+    monkeypatch.setattr(statements.Statements, "primitives", swapped)
     with pytest.raises(random_programs.Disagreement, match="frame"):
         list(map(random_programs.check, SEEDS))
 
