@@ -109,9 +109,8 @@ async def configure(
     """Fill the tables of all switches, and create their clone sessions.
 
     `clock_offsets_us` maps each switch to the offset of its clock (Readouts.clock_offset). Without
-    it, all offsets are zero.
-    `more` configures programs that extend the INT program. Raises TestbedError and finsy's
-    P4ClientError.
+    it, all offsets are zero. `more` configures programs that extend the INT program. Raises
+    TestbedError and finsy's P4ClientError.
     """
     offsets_us = clock_offsets_us or {}
     await asyncio.gather(
