@@ -25,8 +25,7 @@ const bit<1> IS_RECEIVED = 1;
     (((bit<32>)(reporter) * WINDOW) | ((sequence) & (WINDOW - 1)))
 
 // Readout record numbers.
-// index: reporter; values: next number, number of missing reports
-const bit<16> REPORTER_STATE = 6;
+const bit<16> REPORTER_STATE = 6;   // index: reporter; values: next number, missing reports
 // index: eight cells of dta_received; it can only be written, which clears the cells
 const bit<16> REPORTER_WINDOW = 7;
 

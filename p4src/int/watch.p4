@@ -33,8 +33,7 @@ struct int_watch_t {
 }
 
 // Event counters of a switch.
-// packets that are marked as INT, but have wrong lengths, type or version
-const bit<32> MALFORMED = 0;
+const bit<32> MALFORMED = 0;       // packets with INT's mark, but wrong lengths, type or version
 // packets from outside with the DSCP of INT; the DSCP is cleared
 const bit<32> FOREIGN_CLEARED = 1;
 // packets from outside with the port or probe marker of INT; dropped
