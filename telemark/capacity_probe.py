@@ -65,9 +65,9 @@ class CapacityEstimate:
 async def probe(net: "Network", flows: Sequence[Flow], run: "Run") -> CapacityEstimate:
     """Find the fraction of the flows' rates that a network on bmv2 sustains, and report it.
 
-    The tables of the network must be filled. Use the network only for the probe, because the probe
-    loses packets, so the packet accounting of this network does not balance. Raises TestbedError if
-    the network does not sustain the smallest fraction.
+    Before, fill the tables of the network. Use the network only for the probe: the probe loses
+    packets, so the packet accounting of this network does not balance. Raises TestbedError if the
+    network does not sustain the smallest fraction.
     """
     net.expected_drops = [*net.expected_drops, "bmv2"]
 

@@ -19,8 +19,8 @@ const bit<16> FLUSH_GROUP = 0xFFFF;  // different from all record numbers
 // maximum number of words of a waiting report; a longer report is sent alone
 const bit<16> LONGEST_WORDS = 63;
 
-// Waiting reports, in pieces of 2^n words. Each bit that is set in the length of a report has one
-// piece.
+// Waiting reports, in pieces of 2^n words. A report has one piece for each bit that is set in its
+// length.
 register<bit<1024>>(GROUP_CELLS) group_32;
 register<bit<512>>(GROUP_CELLS) group_16;
 register<bit<256>>(GROUP_CELLS) group_8;
