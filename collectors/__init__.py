@@ -1,4 +1,4 @@
-"""Receivers of telemetry: decoders, stores and exporters of switches' reports."""
+"""Receivers of telemetry: decoders, stores and exporters of reports from switches."""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""Register access on bmv2 over Thrift, because its P4Runtime server does not support registers."""
+"""Register access on bmv2 over Thrift.
+
+bmv2's P4Runtime server does not support registers.
+"""
 
 import asyncio
 import math
@@ -14,9 +17,9 @@ from telemark.errors import TestbedError
 
 
 class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final, but registers need Thrift
-    """Connection to a bmv2 switch; register requests go to `thrift`.
+    """Connection to a bmv2 switch. Requests for registers go to `thrift`.
 
-    If a request contains registers and other entities, the other entities come first.
+    If a request contains registers and other entities, the other entities are handled first.
     """
 
     def __init__(self, *args: Any, thrift: Thrift, **options: Any) -> None:
@@ -24,9 +27,12 @@ class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final, but registers n
         self._thrift = thrift
 
     async def read(self, entities: Any) -> AsyncIterator[Any]:  # type: ignore[override]
-        """Read entities like finsy; return each register cell as an entity with index and data."""
+        """Read entities like finsy.
+
+        Each cell of a register is returned as an entity with index and data.
+        """
         registers, others = _parted(entities)
-        # finsy's overloads of read() name a coroutine; it is an async generator.
+        # finsy declares read() as a coroutine in its overloads, but read() is an async generator.
         async for entity in super().read(others):  # type: ignore[attr-defined]
             yield entity
         for entry in registers:
@@ -34,14 +40,14 @@ class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final, but registers n
                 yield found
 
     async def write(self, entities: Any, **options: Any) -> None:
-        """Write entities, see finsy."""
+        """Write entities; see finsy."""
         registers, others = _parted(entities)
         await super().write(others, **options)
         for entry in registers:
             await asyncio.to_thread(self._write_register, entry)
 
     async def modify(self, entities: Any, **options: Any) -> None:
-        """Modify entities, see finsy."""
+        """Modify entities; see finsy."""
         registers, others = _parted(entities)
         await super().modify(others, **options)
         for entry in registers:
@@ -66,7 +72,7 @@ class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final, but registers n
     def _write_register(self, entry: fy.P4RegisterEntry) -> None:
         register = self.p4info.registers[entry.register_id]
         kind = _kind(register)
-        # raises an exception for values that do not fit into the cells
+        # raises an exception for values that are too large for the cells
         encoded = kind.encode_bytes(entry.data)
         value = int.from_bytes(encoded, "big", signed=kind.signed) % (1 << kind.bitwidth)
         _check_index(register, entry.index)

@@ -18,12 +18,16 @@ from telemark.network import Network
 
 CPU_PORT = 255  # in p4src/include/allocation.p4
 
-# finsy also requests gNMI and warns that these switches do not support it; users cannot fix that.
+# finsy also requests gNMI, and warns that these switches do not support gNMI. Users cannot change
+# that.
 logging.getLogger("finsy").setLevel(logging.ERROR)
 
 
 def connection(net: Network, name: str) -> fy.Switch:
-    """Return a connection to one switch; `async with` connects and pushes the switch's program."""
+    """Return a connection to one switch.
+
+    `async with` connects to the switch and pushes its program.
+    """
     switch = net.switch(name)
     options = fy.SwitchOptions(
         p4info=_p4info(switch.p4info_path), p4blob=switch.blob_path, device_id=switch.device_id
@@ -37,7 +41,10 @@ def connection(net: Network, name: str) -> fy.Switch:
 
 @asynccontextmanager
 async def connections(net: Network) -> AsyncIterator[dict[str, fy.Switch]]:
-    """Connect to all switches of a network, by name, and push their programs."""
+    """Connect to all switches of a network, and push their programs.
+
+    The connections are a map from switch name to connection.
+    """
     async with AsyncExitStack() as stack:
         yield {
             name: await stack.enter_async_context(connection(net, name))
@@ -50,7 +57,10 @@ _schemas = P4SchemaCache()
 
 @cache
 def _p4info(path: Path) -> p4i.P4Info:
-    """Read a P4Info file once for all switches with this program; it is constant during a run."""
+    """Read a P4Info file once for all switches with this program.
+
+    The file does not change during a run.
+    """
     info = text_format.Parse(path.read_text(), p4i.P4Info())
     for table in info.tables:
         names: dict[str, str] = {}
@@ -66,5 +76,5 @@ def _p4info(path: Path) -> p4i.P4Info:
 
 
 def cpu_ports(topo: Topo) -> dict[str, list[str]]:
-    """Return the options that give every switch its CPU port (p4src/include/allocation.p4)."""
+    """Return the options that set the CPU port of every switch (p4src/include/allocation.p4)."""
     return {name: ["--cpu-port", str(CPU_PORT)] for name in topo.switches()}

@@ -1,4 +1,4 @@
-"""Count-min sketch of p4src/count_min: hash functions, counter readout and estimates."""
+"""Count-min sketch of p4src/count_min: hash functions, readout of counters, and estimates."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ COUNTERS = 1  # readout record of count_min.p4
 
 
 class CountMin:
-    """A sketch of ROWS rows of `width` counters; `seed` determines the hash functions."""
+    """A sketch with ROWS rows of `width` counters. The `seed` determines the hash functions."""
 
     def __init__(self, width: int, seed: int) -> None:
         rng = random.Random(seed)
@@ -25,7 +25,7 @@ class CountMin:
         self._hashes = [(rng.getrandbits(64), rng.getrandbits(64)) for _ in range(ROWS)]
 
     def entries(self) -> list[fy.P4TableEntry]:
-        """Return the entries that configure the hash function of each row."""
+        """Return the entries that set the hash function of each row."""
         return [
             fy.P4TableEntry(
                 f"row_{number}.hash_function",
@@ -36,9 +36,9 @@ class CountMin:
         ]
 
     async def read(self, switch: fy.Switch) -> NDArray[np.int64]:
-        """Return a switch's counters, shape (ROWS, width).
+        """Return the counters of a switch; shape (ROWS, width).
 
-        Counters of several switches may be added. Raises ReadoutTimeoutError.
+        The counters of several switches may be added up. Raises ReadoutTimeoutError.
         """
         async with Readouts(switch) as readouts:
             answers = await asyncio.gather(
@@ -49,11 +49,14 @@ class CountMin:
     def places(
         self, src_addr: str, dst_addr: str, protocol: int, src_port: int, dst_port: int
     ) -> list[int]:
-        """Return the counter index of a flow in each row."""
+        """Return the index of the flow's counter in each row."""
         addresses = (int(IPv4Address(address)) for address in (src_addr, dst_addr))
         flow = zlib.crc32(struct.pack("!IIBHH", *addresses, protocol, src_port, dst_port))
         return [((a * flow + b) % 2**64 >> 32) * self.width >> 32 for a, b in self._hashes]
 
     def estimate(self, counters: NDArray[np.int64], places: list[int]) -> int:
-        """Return an upper bound of the packet count of the flow with these counter indices."""
+        """Return an upper bound of a flow's packet count.
+
+        `places` are the indices of the flow's counters.
+        """
         return int(counters[range(ROWS), places].min())

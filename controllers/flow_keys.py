@@ -1,6 +1,6 @@
-"""Match keys of flows in the switches' watch lists.
+"""Match keys for flows in the watch lists of switches.
 
-A flow key has two prefixes, a protocol and two ports; a field with None matches anything.
+A flow key has two prefixes, a protocol and two ports. A field that is None matches anything.
 """
 
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -10,7 +10,7 @@ import finsy as fy
 
 
 class FlowKey(Protocol):
-    """Fields of a flow key; addresses may be prefixes such as `10.1.0.0/16`."""
+    """Fields of a flow key. Addresses may be prefixes such as `10.1.0.0/16`."""
 
     @property
     def src_addr(self) -> str: ...
@@ -30,7 +30,7 @@ def networks(flow: FlowKey) -> tuple[IPv4Network | IPv6Network, IPv4Network | IP
 
 
 def known_bits(flow: FlowKey) -> int:
-    """Return the number of specified key bits, which is the priority of the flow's entry."""
+    """Return how many key bits are not wildcards; this is the priority of the flow's entry."""
     return (
         sum(network.prefixlen for network in networks(flow))
         + 8 * (flow.protocol is not None)
@@ -39,7 +39,10 @@ def known_bits(flow: FlowKey) -> int:
 
 
 def match(flow: FlowKey, header: str, protocol: str) -> fy.Match:
-    """Return the ternary key of a watch list; `header` and `protocol` are names in the program."""
+    """Return the ternary key for a watch list.
+
+    `header` and `protocol` are names in the P4 program.
+    """
     src, dst = networks(flow)
     values = {
         f"hdr.{header}.src_addr": src,
@@ -48,7 +51,7 @@ def match(flow: FlowKey, header: str, protocol: str) -> fy.Match:
         "hdr.ports.src_port": flow.src_port,
         "hdr.ports.dst_port": flow.dst_port,
     }
-    # P4Runtime omits key fields that match anything.
+    # P4Runtime leaves out key fields that match anything.
     return fy.Match({k: v for k, v in values.items() if v not in OPEN})
 
 

@@ -1,4 +1,4 @@
-"""Shortest-path entries for p4src/include/forwarding.p4 and p4src/congestion."""
+"""Shortest-path entries for p4src/include/forwarding.p4 and for p4src/congestion."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,10 @@ from telemark.topology.routes import next_hops
 def forwarding_entries(
     net: Network, switch: str, hosts: Sequence[str] | None = None
 ) -> list[fy.P4TableEntry]:
-    """Return entries that forward frames to each host on a shortest path. If there are several
-    shortest paths, the entries use the first neighbour by name. `hosts` limits the destinations.
+    """Return entries that forward frames to each host on a shortest path.
+
+    If there are several shortest paths, the entries use the neighbour whose name is first. `hosts`
+    limits the destinations.
     """
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch)
     return [
@@ -27,8 +29,9 @@ def forwarding_entries(
 
 
 def lpm_entries(net: Network, switch: str) -> list[fy.P4TableEntry]:
-    """Return entries that forward packets to each host on a shortest path. If there are several
-    shortest paths, the entries use the first neighbour by name.
+    """Return entries that forward packets to each host on a shortest path.
+
+    If there are several shortest paths, the entries use the neighbour whose name is first.
     """
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch)
     return [
@@ -44,6 +47,6 @@ def lpm_entries(net: Network, switch: str) -> list[fy.P4TableEntry]:
 
 
 def probe_entry(number: int) -> fy.P4TableEntry:
-    """Return the default entry with the switch number that link_monitor.p4 writes into probes."""
+    """Return the default entry with the switch number. link_monitor.p4 writes it into probes."""
     action = fy.Action("set_swid", swid=number)
     return fy.P4TableEntry("swid", action=action, is_default_action=True)

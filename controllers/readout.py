@@ -1,7 +1,7 @@
-"""Readout packets: read and write a switch's registers; see p4src/include/readout.p4.
+"""Readout packets read and write registers of a switch; see p4src/include/readout.p4.
 
-Readout packets work on every target; P4Runtime servers built with PI do not support registers.
-For a connected switch:
+Readout packets work on every target. P4Runtime servers that were built with PI do not support
+registers. Usage with a connected switch:
 
     async with Readouts(switch) as readouts:
         await readouts.read(record, index)
@@ -40,7 +40,7 @@ _VALUES = 4  # 64-bit values in a write request
 
 @dataclass(frozen=True)
 class Readout:
-    """A switch's clock when it responded, and the ingress and egress registers of a record."""
+    """Response of a switch: its clock, and the ingress and egress registers of a record."""
 
     switch_us: int
     arrival: tuple[int, int, int, int]
@@ -52,9 +52,9 @@ class ReadoutTimeoutError(TestbedError):
 
 
 class Readouts:
-    """Readout packets to one connected switch; an async context manager.
+    """Sends readout packets to one connected switch; an async context manager.
 
-    A request without a response is retransmitted. `read` raises ReadoutTimeoutError.
+    If a request gets no response, it is sent again. `read` raises ReadoutTimeoutError.
     """
 
     def __init__(self, switch: fy.Switch) -> None:
@@ -77,9 +77,10 @@ class Readouts:
                 await self._receiver
 
     async def read(self, record: int, index: int = 0) -> Readout:
-        """Read the registers of record number `record` at `index`.
+        """Read the registers of the record with number `record` at `index`.
 
-        The ingress values are a consistent snapshot, and so are the egress values.
+        The values of the ingress registers are from one moment, and so are the values of the egress
+        registers.
         """
         answer, _ = await self._ask_until_answered(record, index)
         return answer
@@ -87,22 +88,25 @@ class Readouts:
     async def write(self, record: int, index: int, *values: int) -> None:
         """Write up to four 64-bit values into the registers of `record` at `index`.
 
-        Other values of the cell become 0. The write is complete when this returns, and is not
-        executed again later. Raises ReadoutTimeoutError, and ValueError if the program does not
-        write this record.
+        The other values of the cell become 0. When this returns, the write is complete, and no late
+        copy of the request will be executed. Raises ReadoutTimeoutError. Raises ValueError if the
+        program cannot write this record.
         """
         given = [*values, *[0] * (_VALUES - len(values))]
         data = b"".join(value.to_bytes(8, "big") for value in given)
         answer, attempts = await self._ask_until_answered(record | _WRITE, index, data)
         if answer.arrival != tuple(given):
             raise ValueError(f"switch {self.name}: its program does not write record {record}")
-        if attempts > 1:  # a late copy of the request must not overwrite later changes
+        if attempts > 1:  # a late copy of this request must not overwrite later changes
             await self.read(CLOCK)
 
     async def _ask_until_answered(
         self, record: int, index: int, data: bytes = b""
     ) -> tuple[Readout, int]:
-        """Return the response, and the number of requests sent."""
+        """Send a request until a response arrives.
+
+        Return the response, and how often the request was sent.
+        """
         async with self._room:
             for attempt in range(1, ATTEMPTS + 1):
                 with suppress(asyncio.TimeoutError):
@@ -115,12 +119,12 @@ class Readouts:
     async def clock_offset(
         self, clock: Clock, rounds: int = 20, good_us: float = math.inf
     ) -> tuple[float, float]:
-        """Return the offset from the switch's clock to `clock`, and its maximum error, in us.
+        """Return the offset from the switch's clock to `clock`, and its maximum error, both in us.
 
-        The offset is computed from the shortest of several round trips; the switch timestamps each
-        response in whole microseconds. The offset is valid only at that time if the clocks have
-        different rates. If the error exceeds `good_us`, for example on a loaded machine, further
-        round trips follow, up to MAX_ROUNDS.
+        The offset is computed from the shortest of several round trips. The switch timestamps each
+        response in whole microseconds. If the clocks have different rates, the offset is valid only
+        now. If the error exceeds `good_us`, e.g. on a loaded machine, more round trips follow, up
+        to MAX_ROUNDS.
         """
         trips: list[tuple[int, int, int]] = []
         while len(trips) < rounds or (
@@ -149,12 +153,12 @@ class Readouts:
     async def _receive(self) -> None:
         async for packet in self._switch.read_packets():
             answer = self._waiting.get(packet.payload)
-            if answer is not None and not answer.done():  # otherwise it arrived too late
+            if answer is not None and not answer.done():  # otherwise the response arrived too late
                 answer.set_result(packet)
 
 
 def _half_of(trip_ns: int) -> float:
-    """Return the maximum error (us) of an offset measured by a round trip: half of its duration."""
+    """Return the maximum error (us) of an offset from one round trip: half of its duration."""
     return trip_ns / 2000 + RESOLUTION_US / 2
 
 

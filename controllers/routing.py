@@ -1,4 +1,4 @@
-"""Entries for p4src/include/routing.p4: routes of the fabric, and attached hosts."""
+"""Entries for p4src/include/routing.p4: routes of the fabric, and hosts at the switch."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ ANY_MAC = 0  # routers accept frames to any MAC address
 
 
 def routing_entries(net: Network, switch: str, routes: Sequence[Route]) -> list[fy.P4TableEntry]:
-    """Return entries for these routes, and for the hosts attached to the switch."""
+    """Return entries for these routes, and for the hosts that are connected to the switch."""
     entries = [_route(f"{net.host(name).IP()}/32", _send(net, switch, name, net.host(name).MAC()))
                for name in net.neighbours(switch) if not net.topo.isSwitch(name)]  # fmt: skip
     groups: dict[tuple[str, ...], int] = {}
@@ -31,7 +31,10 @@ def routing_entries(net: Network, switch: str, routes: Sequence[Route]) -> list[
 
 
 def shortest_routes(net: Network, switch: str) -> list[Route]:
-    """Return routes over all shortest paths to each host at another switch, for any topology."""
+    """Return the routes over all shortest paths to each host at another switch.
+
+    The topology may be any graph.
+    """
     found = next_hops(net.topo.links(), net.topo.hosts(), switch)
     return [
         Route(f"{net.host(host).IP()}/32", neighbours)
@@ -43,7 +46,7 @@ def shortest_routes(net: Network, switch: str) -> list[Route]:
 def _group(
     net: Network, switch: str, group: int, neighbours: tuple[str, ...]
 ) -> list[fy.P4TableEntry]:
-    """Return the entries of equal-cost next hops; a hash selects the next hop of a flow."""
+    """Return the entries for equal-cost next hops. For each flow, a hash selects one of them."""
     return [
         fy.P4TableEntry(
             "next_hops",
@@ -55,7 +58,7 @@ def _group(
 
 
 def _route(prefix: str, action: fy.Action) -> fy.P4TableEntry:
-    if prefix == "0.0.0.0/0":  # P4Runtime omits a prefix of length 0
+    if prefix == "0.0.0.0/0":  # P4Runtime leaves out a prefix of length 0
         return fy.P4TableEntry("routes", match=fy.Match({}), action=action)
     return fy.P4TableEntry("routes", match=fy.Match({"hdr.ipv4.dst_addr": prefix}), action=action)
 

@@ -1,4 +1,7 @@
-"""Makes a switch's tables hold exactly the wanted entries, none of an earlier controller."""
+"""Makes a switch's tables contain exactly the wanted entries.
+
+Entries of an earlier controller are removed.
+"""
 
 from collections.abc import Sequence
 
@@ -11,11 +14,11 @@ _Key = tuple[int, int, frozenset[bytes]]
 async def reconcile(
     switch: fy.Switch, wanted: Sequence[fy.P4TableEntry], may_stay: Sequence[fy.P4TableEntry] = ()
 ) -> None:
-    """Insert, modify and delete entries until the switch's tables hold exactly the wanted ones.
+    """Insert, modify and delete entries until the switch's tables contain only the wanted entries.
 
-    Unchanged entries, and existing entries in `may_stay`, are not touched, so traffic is not
-    affected. Default actions are set first. Then entries are inserted in the given order, so an
-    entry takes effect only after all earlier entries. Raises finsy's P4ClientError.
+    Entries that are unchanged or in `may_stay` are not touched, so traffic is not affected. Default
+    actions are set first. Then entries are inserted in the given order. So an entry takes effect
+    only after all entries before it. Raises finsy's P4ClientError.
     """
     encoded = [entry.encode(switch.p4info) for entry in wanted]
     defaults = [entity for entity in encoded if entity.table_entry.is_default_action]
@@ -34,9 +37,9 @@ async def reconcile(
 
 
 async def _present(switch: fy.Switch) -> list[p4r.Entity]:
-    """Return the entries of all tables, except default and constant ones."""
+    """Return the entries of all tables, but not default and constant entries."""
     constant = {table.id for table in switch.p4info.tables if table.is_const}
-    # finsy's overloads of read() name a coroutine; it is an async generator.
+    # finsy declares read() as a coroutine in its overloads, but read() is an async generator.
     found = switch.read([fy.P4TableEntry()])
     entities = [entry.encode(switch.p4info) async for entry in found]  # type: ignore[attr-defined]
     return [entity for entity in entities if entity.table_entry.table_id not in constant]

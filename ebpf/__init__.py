@@ -1,4 +1,4 @@
-"""XDP and eBPF programs that run in a host's kernel, with their loader and readers."""
+"""XDP and eBPF programs for the kernel of a host, their loader, and readers of their maps."""
 
 from pathlib import Path
 

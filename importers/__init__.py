@@ -1,1 +1,1 @@
-"""Importers of network descriptions in the formats of other tools, for `telemark run`."""
+"""Importers for `telemark run`. They read network descriptions in the formats of other tools."""

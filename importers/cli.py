@@ -23,7 +23,7 @@ from telemark.session import cli
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `telemark run`; options shared with experiments have the same meaning."""
+    """Add the options of `telemark run`. Options that experiments also have mean the same here."""
     parser.add_argument("file", type=Path, metavar="FILE", help="the description")
     parser.add_argument(
         "--p4", type=Path, metavar="FILE",
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the network; return an exit status with the same meaning as that of experiments.
+    """Run the network. Return an exit status, with the same meaning as for experiments.
 
     A failed user command does not change the exit status.
     """
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def list_commands(described: DescribedNetwork) -> list[str]:
-    """Return one line for each command that a described network runs in real time."""
+    """Return one line per command that an imported network runs in real time."""
     lines = []
     for host in described.hosts:
         lines += [f"{host.name}: {command}" for command in host.commands]
@@ -90,9 +90,9 @@ def list_commands(described: DescribedNetwork) -> list[str]:
 
 
 def _confirm(commands: Sequence[str], options: argparse.Namespace) -> None:
-    """Show the commands, and ask for confirmation unless --yes is given.
+    """Show the commands, and ask for confirmation. With --yes, do not ask.
 
-    Raises TestbedError if denied.
+    Raises TestbedError if the user does not confirm.
     """
     if not commands:
         return
@@ -115,7 +115,9 @@ def _confirm(commands: Sequence[str], options: argparse.Namespace) -> None:
 
 
 def read(path: Path, program: Path | None) -> DescribedNetwork:
-    """Read a network description; `program` (None: no) replaces its P4 program.
+    """Read a network description.
+
+    `program` replaces the P4 program of the description; None keeps it.
 
     Raises TestbedError.
     """

@@ -1,7 +1,8 @@
-"""Commands that configure a host's routes and neighbours, interpreted without external tools.
+"""Interpreter of commands that configure a host's routes and neighbours. It needs no other tools.
 
-Supports the syntax of iproute2 and of net-tools (`route add default gw ...`, `arp -s ...`), which
-is often not installed. The settings also apply in virtual time, where hosts have no shell.
+It supports the syntax of iproute2 and of net-tools (`route add default gw ...`, `arp -s ...`);
+net-tools is often not installed. The settings also apply in virtual time, where hosts have no
+shell.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from telemark.topology.checks import MAC
 
 @dataclass
 class HostSettings:
-    """Settings from a host's commands, and the commands that are not supported."""
+    """Settings from the commands of a host, and the commands that are not supported."""
 
     gateway: str | None = None
     neighbours: dict[str, str] = field(default_factory=dict)
@@ -21,7 +22,10 @@ class HostSettings:
 
 
 def parse_commands(commands: Iterable[str], address: IPv4Interface) -> HostSettings:
-    """Interpret the commands of a host that has the given address."""
+    """Interpret the commands of a host.
+
+    `address` is the address of the host.
+    """
     settings = HostSettings()
     for command in commands:
         words = _without_interface(command.split())
@@ -37,14 +41,17 @@ def parse_commands(commands: Iterable[str], address: IPv4Interface) -> HostSetti
             ) and MAC.fullmatch(mac):
                 settings.neighbours[neighbour] = mac
             case ["ip", "route", "add", network] if _is_own(network, address):
-                pass  # the kernel adds this route when the interface gets its address
+                pass  # the kernel adds this route itself when the interface gets its address
             case _:
                 settings.others.append(command)
     return settings
 
 
 def _without_interface(words: list[str]) -> list[str]:
-    """Return a command without `dev eth0` or `-i eth0`, since a host has only this interface."""
+    """Remove `dev eth0` or `-i eth0` from a command.
+
+    A host has only this interface.
+    """
     kept = list(words)
     for option in ("dev", "-i"):
         if option in kept[:-1] and kept[kept.index(option) + 1] == "eth0":

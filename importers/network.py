@@ -1,4 +1,4 @@
-"""Network descriptions in a common format, which all readers return, and their Mininet topology."""
+"""Common format of network descriptions, which all readers return, and its Mininet topology."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,19 +13,19 @@ from mininet.topo import Topo
 from telemark.errors import TestbedError
 from telemark.network import Network
 
-GRPC_PORT = 50051  # TCP port of the first switch, as in the tutorials; device ids start at 0
+GRPC_PORT = 50051  # TCP port of the first switch, as in p4lang/tutorials; device ids start at 0
 
 
 class TablePopulation(Protocol):
-    """Initial state of a switch, such as a file of table entries."""
+    """Initial state of a switch, e.g. a file of table entries."""
 
     async def write(self, switch: fy.Switch, net: Network) -> list[str]:
-        """Write the state over P4Runtime; return messages for the user. Raises TestbedError."""
+        """Write the state over P4Runtime. Return messages for the user. Raises TestbedError."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A command that starts on a host `at_s` seconds after the network has started."""
+    """A command that starts on a host `at_s` seconds after the start of the network."""
 
     at_s: float
     command: str
@@ -35,8 +35,8 @@ class Task:
 class Host:
     """A host with one link.
 
-    `neighbours` are static ARP entries: a map from IPv4 to MAC address. `commands` run sequentially
-    in the host's shell after its start.
+    `neighbours` are static ARP entries, as a map from IPv4 to MAC address. `commands` run one after
+    the other in the host's shell, after the shell has started.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch and its initial table entries; a switch without entries waits for a controller."""
+    """A switch and its initial table entries. A switch without entries waits for a controller."""
 
     name: str
     device_id: int
@@ -63,9 +63,10 @@ class Switch:
 
 @dataclass(frozen=True)
 class Link:
-    """A link, with properties of telemark.topology.links per direction.
+    """A link. Its properties are those of telemark.topology.links, per direction.
 
-    If a port is None, the next free port is used. `properties1` apply to traffic that node1 sends.
+    If a port is None, the next free port is used. `properties1` apply to the traffic that node1
+    sends.
     """
 
     node1: str
@@ -78,15 +79,17 @@ class Link:
 
 @dataclass(frozen=True)
 class DescribedNetwork:
-    """A network description; `messages` inform the user of converted units and unsupported parts.
+    """A network description.
 
-    `scripts` are commands, such as controllers, that run alongside the network. Telemark writes the
-    programs of switches without table entries into the folder `compiled` (NAME.json,
-    NAME.p4.p4info.txtpb), where the user's controllers read them. Telemark also creates `folders`,
-    into which the user's controllers write.
+    `messages` tell the user about converted units and unsupported parts.
+
+    `scripts` are commands that run while the network runs, e.g. controllers. If a switch has no
+    table entries, Telemark writes its program into the folder `compiled` (NAME.json,
+    NAME.p4.p4info.txtpb). The user's controllers read the program there. Telemark also creates
+    `folders`, into which the user's controllers write.
     """
 
-    folder: Path  # working directory of host commands; other relative paths are relative to it
+    folder: Path  # working directory of commands on hosts; other relative paths start there, too
     hosts: Sequence[Host]
     switches: Sequence[Switch]
     links: Sequence[Link]
@@ -97,10 +100,13 @@ class DescribedNetwork:
 
 
 class DescribedTopo(Topo):
-    """Mininet topology of a network description, with its interface names and static neighbours."""
+    """Mininet topology of a network description.
+
+    It has the interface names and the static neighbours of the description.
+    """
 
     def build(self, network: DescribedNetwork) -> None:
-        """Build the topology; called by Topo. Raises TestbedError."""
+        """Build the topology. Topo calls this method. Raises TestbedError."""
         _check_hosts(network)
         for switch in network.switches:
             self.addSwitch(
@@ -124,7 +130,10 @@ class DescribedTopo(Topo):
 
 
 def _check_hosts(network: DescribedNetwork) -> None:
-    """Check that each host has one link, because it has only one interface name and address."""
+    """Check that each host has exactly one link.
+
+    A host has only one interface name and one address.
+    """
     ends = Counter(node for link in network.links for node in (link.node1, link.node2))
     for host in network.hosts:
         if ends[host.name] != 1:

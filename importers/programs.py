@@ -1,4 +1,4 @@
-"""Choice of the P4 program for each switch of an imported network."""
+"""Choice of a P4 program for each switch of an imported network."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from telemark.errors import TestbedError
 
 
 def replaced_program(given: Path, names: set[str | None]) -> str | None:
-    """Return the name of the program that `given` replaces."""
+    """Return the name of the program that the user's program `given` replaces."""
     if given.stem in names:
         return given.stem
     if len(names) == 1:
@@ -17,8 +17,8 @@ def replaced_program(given: Path, names: set[str | None]) -> str | None:
 
 
 def find_program(given: Path, folder: Path) -> Path:
-    """Return a path relative to the working directory or to the exercise's folder."""
-    # without duplicates, since both may be the same path
+    """Find a program. Its path is relative to the working directory or to the exercise's folder."""
+    # no duplicates, because both paths may be the same
     tried = dict.fromkeys((given.absolute(), folder / given))
     for path in tried:
         if path.is_file():
@@ -29,11 +29,11 @@ def find_program(given: Path, folder: Path) -> Path:
 def choose_programs(
     folder: Path, stems: Mapping[str, str | None], given: Path | None
 ) -> dict[str, Path]:
-    """Return the source of each switch's program. Raises TestbedError.
+    """Return the source of the program of each switch. Raises TestbedError.
 
-    `stems` maps each switch to the program name in the description. A switch without a name (None)
-    runs the only program in the folder that is not named by another switch. `given` replaces the
-    program of the same name, or the only program.
+    `stems` maps each switch to the name of its program in the description. If a switch has no such
+    name (None), it runs the only program in the folder that no other switch names. `given` replaces
+    the program with the same name, or the only program.
     """
     sources: dict[str | None, Path] = {path.stem: path for path in sorted(folder.glob("*.p4"))}
     named = {stem for stem in stems.values() if stem is not None}

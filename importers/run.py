@@ -1,4 +1,4 @@
-"""Run of a described network: starts it, fills its switches, and runs the user's commands."""
+"""Run of an imported network: starts it, fills its switches, and runs the user's commands."""
 
 import argparse
 import dataclasses
@@ -20,13 +20,13 @@ from telemark.session.run import Run
 
 
 def run_network(described: DescribedNetwork, options: argparse.Namespace, run: Run) -> int:
-    """Run a described network. Returns the exit status; raises TestbedError."""
+    """Run an imported network. Return the exit status. Raises TestbedError."""
     if options.commands is not None:
-        script_lines(options.commands)  # report errors before the network starts
+        script_lines(options.commands)  # report errors in the script before the network starts
     for line in described.messages:
         run.progress.say(line)
     if options.time == "real":
-        os.chdir(described.folder)  # hosts' shells start in this directory
+        os.chdir(described.folder)  # the shells of hosts start in this directory
     with cli.aftermath(run, options), run.progress:
         run.clock.run(_run(described, options, run))
     return cli.PASSED
@@ -38,8 +38,8 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
     programs = {switch.name: switch.program for switch in described.switches}
     switch_options = {switch.name: switch.options for switch in described.switches}
     with (
-        # The user's commands run inside this block. The block reports failed scripts at its end,
-        # before the network stops and causes other failures.
+        # The user's commands run inside this block. At its end, the block reports scripts that
+        # failed. This is before the network stops, because that makes other scripts fail.
         Network(
             topo, dataclasses.replace(run, interactive=False), program=programs,
             switch_options=switch_options, capture=run.keeps,
@@ -64,7 +64,10 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
 
 
 async def fill(net: Network, switch: Switch, run: Run) -> None:
-    """Write the initial content of a switch, with messages for the user. Raises TestbedError."""
+    """Write the initial content of a switch, and print messages to the user.
+
+    Raises TestbedError.
+    """
     if not switch.populations:
         run.progress.say(f"{switch.name}: no table entries; waiting for a controller")
         return
@@ -75,16 +78,17 @@ async def fill(net: Network, switch: Switch, run: Run) -> None:
 
 
 def _set_up(net: Network, host: Host, run: Run, scripts: Scripts, *, is_real: bool) -> None:
-    """Run the commands of a host and start its tasks."""
+    """Run the commands of a host, and start its tasks."""
     if not is_real:
         for command in [*host.commands, *(task.command for task in host.tasks)]:
             run.progress.say(f"{host.name}: not in virtual time: {command}")
         return
     node = net.host(host.name)
     for command in host.commands:
-        # With eval, an unbalanced quote affects only its own command, not the following text.
+        # With eval, an unbalanced quote affects only its own command, and not the text that
+        # follows.
         output = node.cmd(f"eval {shlex.quote(command)}").strip()
-        # The output may also contain output of background jobs that earlier commands started.
+        # The output may also contain output of background jobs, which earlier commands started.
         status = re.search(r"status=(\d+)", node.cmd('echo "status=$?"'))
         if status is None or status[1] != "0":
             ended = "" if status is None else f" ended with status {status[1]}"
@@ -95,7 +99,10 @@ def _set_up(net: Network, host: Host, run: Run, scripts: Scripts, *, is_real: bo
 
 
 def _write_compiled(net: Network, described: DescribedNetwork) -> None:
-    """Write programs of switches without table entries to the folder that controllers read."""
+    """Write the programs of switches without table entries.
+
+    Controllers read these programs in the folder `compiled`.
+    """
     waiting = [switch for switch in described.switches if not switch.populations]
     if not waiting or described.compiled is None:
         return
@@ -109,7 +116,7 @@ def _write_compiled(net: Network, described: DescribedNetwork) -> None:
 
 
 def _p4runtime_addresses(switches: Sequence[Switch]) -> str:
-    """Return a message with the P4Runtime addresses of switches, for the user's controllers."""
+    """Return a message for the user's controllers: the P4Runtime addresses of switches."""
     places = ", ".join(f"{each.name} 127.0.0.1:{each.grpc_port} (device {each.device_id})"
                        for each in switches)  # fmt: skip
     return f"P4Runtime, in the namespaces of this run: {places}"

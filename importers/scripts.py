@@ -1,4 +1,4 @@
-"""Commands that run alongside an imported network: controllers, and tasks of hosts."""
+"""Commands that run while an imported network runs: controllers, and tasks of hosts."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -10,16 +10,16 @@ from telemark.backends.real.p4utils.environment import environment, interpreter
 from telemark.errors import TestbedError
 from telemark.session.run import Run
 
-TIMED_OUT = (124, 137)  # exit status of timeout(1), normal for tasks
+TIMED_OUT = (124, 137)  # exit status of timeout(1); it is normal for tasks
 
 
 class Scripts:
-    """Shell commands that run until the end of a `with` block.
+    """Shell commands that run until their `with` block ends.
 
-    start() and begin() start the commands in the namespaces of the run. If p4-utils is installed,
-    its Python is first in PATH. The end of the block terminates the commands, and reports each
-    failed command with its last line of output. Output goes to files, because no process would read
-    a pipe.
+    start() and begin() start commands in the namespaces of the run. If p4-utils is installed, its
+    Python is first in PATH. At the end of the block, the commands are terminated. Each command that
+    failed is reported with its last line of output. The output goes to files; a pipe would have no
+    reader.
     """
 
     def __init__(self, commands: Sequence[str], folder: Path, run: Run) -> None:
@@ -38,7 +38,7 @@ class Scripts:
             self.begin(f"`{command}`", command, popen)
 
     def begin(self, name: str, command: str, popen: Callable[..., subprocess.Popen[Any]]) -> None:
-        """Start a command, for example with a host's popen(); `name` is used in messages."""
+        """Start a command, e.g. with the popen() of a host. `name` is used in messages."""
         log = self._run.folder / f"script-{len(self._started)}.log"
         with log.open("w") as output:
             process = popen(
@@ -59,5 +59,5 @@ class Scripts:
 def _variables() -> dict[str, str] | None:
     try:
         return environment(interpreter())
-    except TestbedError:  # the first command that needs p4-utils reports that it is missing
+    except TestbedError:  # the first command that needs p4-utils reports that p4-utils is missing
         return None

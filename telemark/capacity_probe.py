@@ -1,8 +1,9 @@
 """Capacity probe: finds the packet rate that a network on bmv2 sustains.
 
-bmv2 forwards a few thousand packets/s, and fewer on a loaded machine. At higher rates it drops or
-delays packets. Therefore a run on bmv2 first sends its flows for one second, and halves their rates
-until bmv2 sustains them. Then the run uses these rates.
+bmv2 forwards a few thousand packets/s on an idle machine, and fewer on a loaded one. At higher
+rates it drops or delays packets. Therefore, a run on bmv2 first probes its network: it sends its
+flows for one second, and halves their rates until bmv2 sustains these rates. Then the run uses the
+rates that bmv2 sustained.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -20,38 +21,38 @@ if TYPE_CHECKING:
     from telemark.session.run import Run
 
 PROBE_S = 1.0
-HEADROOM = 2  # the probe uses twice the rate of the run
+HEADROOM = 2  # the probe sends at twice the rate of the run
 SHARES = tuple(2.0**-n for n in range(7))  # tested fractions of the requested rates
-MAX_QUEUEING_DELAY_US = 100_000.0  # delays above this value mean that queues grow without bound
+MAX_QUEUEING_DELAY_US = 100_000.0  # a larger queueing delay means that queues grow without bound
 DRAIN_S = 0.5
-# interval and maximum number of polls until no frames are inside the switches
+# interval and maximum number of the polls that wait until the switches contain no frames
 POLL_NS, MAX_POLLS = 200_000_000, 150
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Drops and queueing delay in one second of traffic."""
+    """Lost packets and queueing delay in one second of traffic."""
 
     dropped: int
-    # maximum difference between the delays of two packets of the same flow
+    # largest difference between the delays of two packets of one flow
     queueing_delay_us: float
     max_queueing_delay_us: float = MAX_QUEUEING_DELAY_US
 
     @property
     def is_good(self) -> bool:
-        """True if no packet was lost and no queue kept growing."""
+        """True if no packet was lost, and the queueing delay is below its maximum."""
         return not self.dropped and self.queueing_delay_us < self.max_queueing_delay_us
 
 
 @dataclass(frozen=True)
 class CapacityEstimate:
-    """Sustained fraction of the requested rates, and the queueing delay at these rates."""
+    """Sustained fraction of the requested rates, and the queueing delay at this fraction."""
 
     share: float
     queueing_delay_us: float
 
     def rate(self, rate_pps: int) -> int:
-        """Return the sustained part of a rate, at least 1 packet/s."""
+        """Return the rate times the sustained fraction, but at least 1 packet/s."""
         return rate_pps if self.share == 1 else max(int(rate_pps * self.share), 1)
 
     def __str__(self) -> str:
@@ -62,11 +63,11 @@ class CapacityEstimate:
 
 
 async def probe(net: "Network", flows: Sequence[Flow], run: "Run") -> CapacityEstimate:
-    """Find the sustained fraction of the flows' rates in a network on bmv2, and report it.
+    """Find the fraction of the flows' rates that a network on bmv2 sustains, and report it.
 
-    The tables of the network must be filled. Use the network only for the probe, because packets
-    that the probe loses unbalance the packet accounting. Raises TestbedError if the network does
-    not sustain the smallest fraction.
+    Before, fill the tables of the network. Use the network only for the probe: the probe loses
+    packets, so the packet accounting of this network does not balance. Raises TestbedError if the
+    network does not sustain the smallest fraction.
     """
     net.expected_drops = [*net.expected_drops, "bmv2"]
 
@@ -79,10 +80,10 @@ async def probe(net: "Network", flows: Sequence[Flow], run: "Run") -> CapacityEs
 async def probe_flows(
     net: "Network", flows: Sequence[Flow], run: "Run", max_delay_us: float
 ) -> CapacityEstimate:
-    """Like probe(), for a network whose programs add frames, such as reports.
+    """Like probe(), for networks whose programs add frames, e.g. reports.
 
-    Lost packets of flows count as drops, so links must not lose packets. `max_delay_us` is the
-    maximum queueing delay at a sustained rate.
+    Every lost packet of a flow counts as dropped by bmv2, so links must not lose packets. A rate is
+    sustained only if the queueing delay is below `max_delay_us`.
     """
     net.expected_drops = [*net.expected_drops, "bmv2"]
 
@@ -99,9 +100,9 @@ async def probe_flows(
 async def probe_program(
     net: "Network", flow: Flow, count: Callable[[], Awaitable[int]], run: "Run"
 ) -> CapacityEstimate:
-    """Like probe(), for a network whose programs add and consume frames.
+    """Like probe(), for networks whose programs add and consume frames.
 
-    `count` returns the number of packets of the flow that the programs have handled.
+    `count` returns how many packets of the flow the programs have handled so far.
     """
 
     async def attempt(factor: float) -> ProbeResult:
@@ -116,7 +117,7 @@ async def probe_program(
 async def _find_share(
     name: str, attempt: Callable[[float], Awaitable[ProbeResult]], run: "Run"
 ) -> CapacityEstimate:
-    """Find the largest sustained fraction, and report it for the network `name`.
+    """Find the largest fraction that is sustained, and report it for the network `name`.
 
     `attempt(factor)` sends traffic at `factor` times the requested rates, for at most PROBE_S.
     Raises TestbedError if the smallest fraction fails, too.
@@ -137,9 +138,9 @@ async def _find_share(
 
 
 def probe_flow(flow: Flow, factor: float) -> Flow:
-    """Return the flow of a probe: `factor` times the rate, and a duration of at most one second.
+    """Return the flow for a probe: `factor` times the rate, for at most one second.
 
-    A flow that would start after the end of the probe starts immediately.
+    If the original flow starts after the end of the probe, the returned flow starts immediately.
     """
     after_s = flow.after_s if flow.after_s < PROBE_S else 0.0
     rate_pps = flow.rate_pps * factor
@@ -156,7 +157,10 @@ async def _send(net: "Network", flows: Sequence[Flow], clock: Clock) -> ProbeRes
 
 
 async def _send_flows(net: "Network", flows: Sequence[Flow]) -> tuple[int, float]:
-    """Send the flows of a probe; return the packets received, and the queueing delay in us."""
+    """Send the flows of a probe.
+
+    Returns the number of received packets, and the queueing delay in us.
+    """
     try:
         async with Traffic(net, flows) as traffic:
             with take_notes(None):  # a failed probe does not make the run inconclusive
@@ -168,9 +172,9 @@ async def _send_flows(net: "Network", flows: Sequence[Flow]) -> tuple[int, float
 
 
 async def _wait_until_drained(net: "Network", clock: Clock) -> int:
-    """Wait until no more frames leave the switches; return the number of frames that remain.
+    """Wait until no more frames leave the switches. Return how many frames are still inside.
 
-    Late frames must not reach the flows of the next probe, which use the same ports.
+    The flows of the next probe use the same ports, so late frames must not reach these flows.
     """
     last = -1
     for _ in range(MAX_POLLS):
@@ -182,7 +186,10 @@ async def _wait_until_drained(net: "Network", clock: Clock) -> int:
 
 
 def max_queueing_delay_us(records: Iterable[FlowRecord]) -> float:
-    """Return the maximum queueing delay: a packet's delay minus the minimum delay of its flow."""
+    """Return the maximum queueing delay of all packets.
+
+    The queueing delay of a packet is its delay minus the minimum delay of its flow.
+    """
     queueing_us = [0.0]
     for record in records:
         delay_ns = (record.received["received_ns"] - record.received["sent_ns"]).astype(np.int64)
@@ -192,6 +199,6 @@ def max_queueing_delay_us(records: Iterable[FlowRecord]) -> float:
 
 
 def _frames_inside(net: "Network") -> int:
-    """Return the number of frames that entered a bmv2 but did not leave it (queued or dropped)."""
+    """Return how many frames entered a bmv2 but did not leave it; bmv2 queued or dropped them."""
     counters = [net.switch(name).read_counters()["inner"] for name in net.topo.switches()]
     return sum(counted["into"] - counted["out"] for counted in counters)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from telemark.session.cli import Parser
 
-# Map from subcommand to help text and module. The module has add_arguments(parser) and run(args),
-# which returns the exit status. Modules are imported by name, so that this package does not import
-# packages above it.
+# Map from subcommand to its help text and its module. The module has the functions
+# add_arguments(parser) and run(args); run() returns the exit status. The name of the module is
+# used, so that this package does not import packages that depend on it.
 _COMMANDS = {
     "run": ("importers.cli", "run a network description of p4lang/tutorials or p4-utils"),
     "dta": (

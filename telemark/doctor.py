@@ -25,7 +25,7 @@ from telemark.results.report import table
 from telemark.run_all.catalogue import Experiment, experiments
 from telemark.session import cli
 
-MAX_LOAD = 0.5  # load average per CPU above which runs may be inconclusive
+MAX_LOAD = 0.5  # above this load average per CPU, runs may be inconclusive
 MIN_MB = 2000
 SETUP = "./setup.sh"
 P4UTILS, THRIFT = "p4-utils", "Thrift bindings"
@@ -40,7 +40,7 @@ class Finding:
     use: str
     found: str  # version or location; "" if missing
     remedy: str
-    needed_for: str = ""  # REAL_TIME or EBPF if all these experiments need the dependency
+    needed_for: str = ""  # REAL_TIME or EBPF if all experiments of this kind need the dependency
 
     @property
     def shown(self) -> str:
@@ -53,7 +53,7 @@ def add_arguments(_parser: argparse.ArgumentParser) -> None:
 
 
 def run(_options: argparse.Namespace) -> int:
-    """Print the tables; return 2 if a dependency of real time is missing, else 0."""
+    """Print the tables. Return 2 if a dependency of real time is missing, else 0."""
     found = findings()
     available = {finding.name for finding in found if finding.found}
     missing = {finding.needed_for for finding in found if not finding.found}
@@ -71,7 +71,7 @@ def run(_options: argparse.Namespace) -> int:
 
 
 def findings() -> list[Finding]:
-    """Search for all dependencies; dependencies of experiments come first."""
+    """Search for all dependencies. The dependencies of experiments come first."""
     return [
         Finding("namespaces", "real time",
                 f"yes, Linux {platform.release()}" if can_isolate() else "",
@@ -96,9 +96,9 @@ def findings() -> list[Finding]:
 
 
 def availability(experiment: Experiment, missing: Collection[str]) -> list[str]:
-    """Return "yes", or the reason for "no", for virtual time, real time and bmv2.
+    """Return "yes", or the reason for "no": one text each for virtual time, real time and bmv2.
 
-    `missing` contains those of REAL_TIME, EBPF and bmv2.PROGRAM that lack a dependency.
+    `missing` is the subset of REAL_TIME, EBPF and bmv2.PROGRAM whose dependencies are incomplete.
     """
     real = {REAL_TIME, EBPF} if experiment.is_ebpf else {REAL_TIME}
     settings = {

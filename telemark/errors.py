@@ -4,11 +4,12 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-IDLE_MACHINE = "reduce the load on the machine"  # tests/rerun_inconclusive.py looks for this text
+# tests/rerun_inconclusive.py searches messages for this text
+IDLE_MACHINE = "reduce the load on the machine"
 
 
 class TestbedError(Exception):
-    """Mistake of the user, or unsuitable environment; exit status 2.
+    """Mistake of the user, or unsuitable environment. The exit status is 2.
 
     The message contains location, problem and remedy.
     """
@@ -17,12 +18,12 @@ class TestbedError(Exception):
 
 
 class InvalidRunError(TestbedError):
-    """Inconclusive run, whose measurements are not usable because of `problem`.
+    """Inconclusive run: because of `problem`, its measurements are not usable.
 
     In real time, the load on the machine may be the cause, so the exit status is 2 and the message
-    contains a remedy. In virtual time, or if hosts rejected malformed frames, the error becomes a
-    FailedRunError. Raise it only if the run cannot continue; otherwise, call note_invalid(), which
-    keeps the measurements.
+    contains a remedy. In virtual time, or if hosts rejected malformed frames, the run raises a
+    FailedRunError instead. Raise InvalidRunError only if the run cannot continue. Otherwise call
+    note_invalid(), which keeps the measurements.
     """
 
     def __init__(self, problem: str, remedy: str = IDLE_MACHINE) -> None:
@@ -35,7 +36,7 @@ class InvalidRunError(TestbedError):
 
 
 class BusyMachineError(InvalidRunError):
-    """Inconclusive benchmark of the machine; even in virtual time, its load may be the cause."""
+    """Inconclusive benchmark of the machine. Even in virtual time, the load may be the cause."""
 
 
 class FailedRunError(TestbedError):
@@ -46,9 +47,9 @@ _notes: ContextVar[list[InvalidRunError] | None] = ContextVar("notes", default=N
 
 
 def note_invalid(error: InvalidRunError | str) -> None:
-    """Mark the run as inconclusive and continue; outside of take_notes(), raise the error.
+    """Note that the run is inconclusive, and continue. Outside of take_notes(), raise the error.
 
-    A string stands for InvalidRunError(string).
+    A string argument means InvalidRunError(string).
     """
     notes = _notes.get()
     error = InvalidRunError(error) if isinstance(error, str) else error
@@ -59,7 +60,10 @@ def note_invalid(error: InvalidRunError | str) -> None:
 
 @contextlib.contextmanager
 def take_notes(notes: list[InvalidRunError] | None) -> Iterator[None]:
-    """Make note_invalid() append to a list; with None, make it raise the error."""
+    """Within the block, note_invalid() appends to the list.
+
+    With None, note_invalid() raises the error.
+    """
     token = _notes.set(notes)
     try:
         yield

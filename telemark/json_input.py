@@ -1,7 +1,7 @@
-"""Reader of users' JSON files, with positions in the file for error messages.
+"""Reader of users' JSON files. Error messages contain positions in the file.
 
-`Document.load(path)["hosts"]["h1"]["ip"].text()` returns a string, or raises TestbedError with
-file, position, value and expected value.
+`Document.load(path)["hosts"]["h1"]["ip"].text()` returns a string, or raises TestbedError. The
+error names the file, the position, the value and the expected value.
 """
 
 import contextlib
@@ -19,8 +19,9 @@ Readers: TypeAlias = "Mapping[str, Callable[[Document], Any]]"
 
 _MAX_SHOWN = 60  # maximum number of characters of a value in an error message
 _MAX_NUMBER = 1e15  # keeps float arithmetic finite
-_MAX_NODES = 10_000  # maximum number of hosts, and of switches
-_MAX_DIGITS = 20  # maximum length of a number in a string; Python rejects thousands of digits
+_MAX_NODES = 10_000  # maximum number of hosts, and also of switches
+# maximum number of digits in a string; Python rejects numbers with thousands of digits
+_MAX_DIGITS = 20
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Document:
             raise TestbedError(f"{path}: not JSON: not UTF-8 text") from None
         except OSError as error:
             raise TestbedError(f"cannot read {path}: {error.strerror}") from None
-        # ValueError is raised for a number with thousands of digits
+        # Python raises ValueError for a number with thousands of digits
         except (RecursionError, ValueError):
             raise TestbedError(f"{path}: nested too deeply, or a number is too long") from None
 
@@ -78,7 +79,7 @@ class Document:
             yield key, self._part(f".{key}" if self.where else key, value)
 
     def nodes(self, taken: Collection[str] = ()) -> "dict[str, Document]":
-        """Return an object whose keys are node names, but not host names (`taken`)."""
+        """Return an object whose keys are node names. Raises TestbedError for names in `taken`."""
         if len(self.mapping()) > _MAX_NODES:
             self.wrong(f"at most {_MAX_NODES} nodes, got {len(self.mapping())}")
         for name in self.mapping():
@@ -101,7 +102,10 @@ class Document:
         return self.value
 
     def fields(self, readers: "Readers", required: Collection[str] = ()) -> dict[str, Any]:
-        """Read each member of an object with its key's reader; reject keys without a reader."""
+        """Read each member of an object with the reader of its key.
+
+        Reject keys that have no reader.
+        """
         for key, value in self.items():
             if key not in readers:
                 raise TestbedError(
@@ -113,14 +117,14 @@ class Document:
         return {key: readers[key](value) for key, value in found.items() if value is not None}
 
     def make(self, factory: Callable[..., T], *args: Any, **fields: Any) -> T:
-        """Call a factory; its errors get the position of this value."""
+        """Call a factory. If it fails, the error names the position of this value."""
         try:
             return factory(*args, **fields)
         except (ValueError, TestbedError) as error:
             raise TestbedError(f"{self.place}: {error}") from None
 
     def one_of(self, choices: Mapping[str, T]) -> T:
-        """Return the choice that a string names."""
+        """Return the choice whose name is this string."""
         if self.text() not in choices:
             self.wrong(f"one of {', '.join(choices)}")
         return choices[self.text()]
@@ -132,7 +136,7 @@ class Document:
         return self.value
 
     def natural(self, maximum: int, minimum: int = 0) -> int:
-        """Return a whole number in a range; accept a string such as "510", too."""
+        """Return a whole number in a range. A string such as "510" is also accepted."""
         value = self.value
         if isinstance(value, str) and value.isdecimal() and len(value) <= _MAX_DIGITS:
             value = int(value)
@@ -155,7 +159,7 @@ class Document:
         return self.value
 
     def file_in(self, folder: Path) -> Path | None:
-        """Return the file with this name, relative to a folder; None if it does not exist."""
+        """Return the file with this name, relative to a folder; None if there is no such file."""
         path = folder / self.text()
         with contextlib.suppress(OSError):  # e.g. the name is too long
             if path.is_file():

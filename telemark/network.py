@@ -1,4 +1,4 @@
-"""Network of a run: a Mininet topology with P4 switches, which runs inside a `with` block."""
+"""Network of a run: a Mininet topology with P4 switches. It runs inside a `with` block."""
 
 import contextlib
 import shutil
@@ -34,25 +34,25 @@ MAX_CONTROL_DELAY_US = 3_600_000_000  # one hour, the same maximum as for links
 class Network:
     """Hosts, links, and switches that run P4 programs.
 
-    `program` is a path, relative to the working directory or to the repository's root, or a mapping
-    from switches to paths: `dict.fromkeys(topo.switches(), "router.p4") | {"s1": "source.p4"}`.
-    `defines` are macros for the compiler: `{"ROWS": 1024}`. The macros of a single switch are a
-    mapping below its name: `{"ROWS": 1024, "s1": {"ROLE": 2}}`.
+    `program` is a path, relative to the working directory or to the repository's root. It may also
+    be a mapping from switches to paths: `dict.fromkeys(topo.switches(), "router.p4") | {"s1":
+    "source.p4"}`. `defines` are macros for the compiler: `{"ROWS": 1024}`. Macros for a single
+    switch are a mapping under the name of the switch: `{"ROWS": 1024, "s1": {"ROLE": 2}}`.
 
-    Link parameters (telemark.topology.links) are Telemark's, `addLink(a, b, delay_us=500,
-    loss_probability=0.01)`, or Mininet's, `addLink(a, b, delay="500us", loss=1)`. They apply at
-    egress ports of switches: in both directions between two switches, but only towards the host
-    between a switch and a host. `params1={...}` and `params2={...}` override them for one
-    direction. Each end has its own pseudo-random generator.
+    Link parameters are those of Telemark (telemark.topology.links), `addLink(a, b, delay_us=500,
+    loss_probability=0.01)`, or those of Mininet, `addLink(a, b, delay="500us", loss=1)`. Switches
+    apply them at egress ports. So a link between two switches applies them in both directions, and
+    a link between a switch and a host only towards the host. `params1={...}` and `params2={...}`
+    replace parameters for one direction. Each end has its own pseudo-random generator.
 
-    `mtu_bytes`: MTU of hosts. Switches forward frames of up to 9,216 bytes.
-    `control_delay_us`: one-way delay of messages between controllers and switches; only in virtual
-    time (default: 0).
-    `stamp_log`: switches capture the time at which they handle frames; only in real time.
-    `expected_drops`: drop reasons (telemark.accounting.drops) that cause no warning.
+    `mtu_bytes` is the MTU of hosts. Switches forward frames of up to 9,216 bytes.
+    `control_delay_us` is the one-way delay of messages between controllers and switches; it exists
+    only in virtual time (default: 0). With `stamp_log`, switches capture the times at which they
+    handle frames; only in real time. `expected_drops` are drop reasons (telemark.accounting.drops)
+    that cause no warning.
 
     Counters and captures are complete after the `with` block, and exist until the run ends. The
-    option `--time` of the run selects the backend: Mininet, or virtual time.
+    run's option `--time` selects the backend: Mininet or virtual time.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Network:
         self.mtu_bytes = check_mtu(mtu_bytes)
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
         self.counters: dict[str, dict[str, Any]] = {}  # map from switch to its counters
-        # map from interface to kernel counters
+        # map from interface to its kernel counters
         self.interface_counters: dict[str, dict[str, int]] = {}
         # map from host to the number of datagrams that its kernel dropped
         self.udp_losses: dict[str, int] = {}
@@ -112,7 +112,7 @@ class Network:
                     self.command_line()
                 self._finish()
             elif issubclass(kind, Exception):
-                # A rejected frame or a dead switch may have caused the exception.
+                # The exception may be a consequence of a rejected frame or of a dead switch.
                 self.drop_report.rejected += self.backend.rejected_frames()
                 self.backend.check_alive()
 
@@ -137,8 +137,9 @@ class Network:
         """Send raw frames from a host at ascending times of the run's clock.
 
         A frame whose time has passed is sent immediately. A frame that is due more than one second
-        after the `with` block is not sent. Use scapy's `bytes(Ether() / IP() / ...)` for single
-        packets, and telemark.accounting.pcap.read_frames() for captures. Raises TestbedError.
+        after the end of the `with` block is not sent. To create single frames, use scapy, e.g.
+        `bytes(Ether() / IP() / ...)`. To read frames from captures, use
+        telemark.accounting.pcap.read_frames(). Raises TestbedError.
         """
         self.host(host)  # raises TestbedError for an unknown host
         if len(times_ns) != len(frames) or any(a > b for a, b in pairwise(times_ns)):
@@ -155,10 +156,11 @@ class Network:
     def run_application(self, host: str, application: Application) -> RunningApplication:
         """Run a copy of an application on a host until the network stops.
 
-        Returns after the application has started; `.result` is available after the `with` block. In
-        real time, the application's process imports the file that defines its class; a separate
-        module loads faster than the experiment's script. Raises TestbedError if the application
-        fails to start. If it fails later, the end of the `with` block raises TestbedError.
+        Returns when the application has started. Its `.result` is available after the `with` block.
+        In real time, the process of the application imports the file that defines its class. A
+        separate module loads faster than the experiment's script. Raises TestbedError if the
+        application fails to start. If it fails later, the end of the `with` block raises
+        TestbedError.
         """
         self.host(host)  # raises TestbedError for an unknown host
         if not isinstance(application, Application):
@@ -169,25 +171,27 @@ class Network:
         return self.backend.run_application(host, application)
 
     def interface(self, node: str, neighbour: str) -> str:
-        """Return the name of a node's interface towards a neighbour, e.g. `s1-eth2`.
+        """Return the name of the interface with which a node reaches a neighbour, e.g. `s1-eth2`.
 
-        For parallel links, it is the interface of the first link, as in port().
+        If there are parallel links, the interface of the first link is returned; likewise in
+        port().
         """
         return self._end(node, neighbour).interface
 
     def port(self, switch: str, neighbour: str) -> int:
-        """Return the number of a switch's port towards a neighbour."""
+        """Return the number of the port at which a switch reaches a neighbour."""
         return self._end(switch, neighbour).port
 
     def capture(self, switch: str, neighbour: str, what: str, *, inner: bool = False) -> Path:
-        """Return the path of a capture of a switch's port towards a neighbour.
+        """Return the path of a capture at the port of a switch that leads to a neighbour.
 
-        For parallel links, pass the interface's name (`s1-eth3`) as `neighbour`. `what` selects
-        frames received ("in"), transmitted before the link ("out"), or lost by the link ("lost").
-        With `stamp_log`, it may also select frames when they were read from the port's ring
-        ("taken"), and before ("sending") and after ("sent") the send call. With `inner`, on bmv2,
-        the port is the one of the panel switch (minip4, between bmv2 and the links) that leads to
-        bmv2. There, "out" frames enter bmv2, and "in" frames leave bmv2.
+        For parallel links, pass the name of the interface (`s1-eth3`) as `neighbour`. `what`
+        selects frames that the port received ("in"), transmitted before the link ("out"), or that
+        the link lost ("lost"). With `stamp_log`, `what` may also select captures with other times:
+        when frames were read from the port's ring ("taken"), and before ("sending") and after
+        ("sent") the send call. `inner` is for bmv2: it selects the port of the panel switch
+        (minip4, between bmv2 and the links) that leads to bmv2. At this port, "out" frames enter
+        bmv2, and "in" frames leave bmv2.
         """
         if what not in CAPTURES:
             raise ValueError(f"capture {what!r}: expected one of {CAPTURES}")
@@ -206,20 +210,20 @@ class Network:
     async def run_script(self, script: Path) -> None:
         """Run the commands of a script, one Mininet CLI command per line.
 
-        In virtual time only the commands of telemark.backends.virtual.command_line exist. Raises
-        TestbedError for other commands, and if the script does not exist.
+        In virtual time, only the commands of telemark.backends.virtual.command_line exist. Raises
+        TestbedError for other commands, or if the script does not exist.
         """
         self._run.progress.pause()
         await self.backend.run_script(script)
 
     def command_line(self) -> None:
-        """Start Mininet's CLI; returns after `exit`. Needs real time and a terminal."""
+        """Start Mininet's CLI, and return after `exit`. Needs real time and a terminal."""
         self._run.progress.pause()
         print(f"Network {self.name}: type `exit` to continue, `help` for a list of commands")
         self.backend.command_line()
 
     def discard(self) -> None:
-        """Remove captures and logs before the end of the run, unless --keep is given."""
+        """Remove captures and logs before the run ends. With --keep, keep them."""
         if not self._run.keeps:
             shutil.rmtree(self.folder)
 

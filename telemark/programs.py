@@ -17,7 +17,7 @@ from telemark.errors import TestbedError
 
 MACRO = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
-# Types of the parameters of class Network.
+# Types of parameters of class Network.
 Programs: TypeAlias = str | Path | Mapping[str, str | Path]
 Macros: TypeAlias = Mapping[str, int | str | Mapping[str, int | str]]
 
@@ -32,7 +32,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Compiled P4 program, shared by switches of a network; compared by identity."""
+    """Compiled P4 program that switches of a network share. Programs are compared by identity."""
 
     compiled: CompiledProgram
     blob_path: Path  # BMv2 JSON
@@ -48,8 +48,9 @@ class Program:
 
 
 def sources(switches: Iterable[str], programs: Programs, macros: Macros) -> dict[str, Source]:
-    """Return the program of each switch. Raises TestbedError for unknown switches and missing
-    files.
+    """Return the program of each switch.
+
+    Raises TestbedError if a switch is unknown or a file missing.
     """
     switches = list(switches)
     paths = programs if isinstance(programs, Mapping) else dict.fromkeys(switches, programs)
@@ -78,9 +79,9 @@ def compiled(source: Source) -> CompiledProgram:
 def build(
     sources: Mapping[str, Source], folder: Path, cache: dict[Source, CompiledProgram]
 ) -> dict[str, Program]:
-    """Compile the programs of switches into files in `folder`, named after the programs.
+    """Compile the programs of switches. The files in `folder` are named after the programs.
 
-    `cache` holds the compiled programs of the run; new programs are added to it.
+    `cache` contains the programs that this run has already compiled. New programs are added to it.
     """
     built: dict[Source, Program] = {}
     names: set[str] = set()
@@ -99,7 +100,10 @@ def build(
 
 
 def _find(path: str | Path) -> Path:
-    """Resolve a path relative to the working directory, or else to the repository's root."""
+    """Resolve a path relative to the working directory.
+
+    If no file exists there, use the repository's root.
+    """
     candidates = dict.fromkeys((Path(path).absolute(), REPOSITORY / path))  # without duplicates
     for candidate in candidates:
         if candidate.is_file():

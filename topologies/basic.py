@@ -1,7 +1,7 @@
 """Small topologies: a line, a ring, a dumbbell and a parking lot.
 
-Each class says to which links the link parameters (telemark.topology.links) apply. They apply in
-each direction.
+The docstring of each class says which links get the link parameters (telemark.topology.links). They
+apply in each direction.
 """
 
 from itertools import pairwise
@@ -12,8 +12,8 @@ from mininet.topo import Topo
 class Line(Topo):
     """Line of switches with a host at each end: h1 - s1 - s2 - ... - h2.
 
-    Link parameters apply to the links between switches; the default delay is 1 ms. The links to
-    hosts have no loss and no delay.
+    Link parameters apply to the links between switches. The default delay of these links is 1 ms.
+    The links to hosts have no loss and no delay.
     """
 
     def build(self, switches: int = 3, **link: float | str) -> None:
@@ -27,10 +27,10 @@ class Line(Topo):
 
 
 class Ring(Topo):
-    """Ring of switches: s1 - s2 - ... - s1, each with `hosts` hosts.
+    """Ring of switches: s1 - s2 - ... - s1. Each switch has `hosts` hosts.
 
-    Addresses are 10.0.SWITCH.HOST. Link parameters apply to the links between switches. Raises
-    ValueError for invalid numbers of switches or hosts.
+    The address of a host is 10.0.SWITCH.HOST. Link parameters apply to the links between switches.
+    Raises ValueError for invalid numbers of switches or hosts.
     """
 
     def build(self, switches: int = 4, hosts: int = 1, **link: float | str) -> None:
@@ -49,9 +49,9 @@ class Ring(Topo):
 
 
 class Dumbbell(Topo):
-    """Dumbbell: h1, h3, ... - s1 - s2 - h2, h4, ..., with `pairs` hosts on each side.
+    """Dumbbell: h1, h3, ... - s1 - s2 - h2, h4, .... There are `pairs` hosts on each side.
 
-    Link parameters apply to the bottleneck link between the switches.
+    Link parameters apply to the bottleneck, which is the link between the switches.
     """
 
     def build(self, pairs: int = 2, **link: float | str) -> None:
@@ -63,12 +63,13 @@ class Dumbbell(Topo):
 
 
 class ParkingLot(Topo):
-    """Parking lot: h1 - s1 - ... - sN - h2, with hosts x1 to xN at the switches, and `collector` at
-    s1.
+    """Parking lot: h1 - s1 - ... - sN - h2.
 
-    Cross traffic of the K-th link goes from xK to xK+1, and on the last link from xN to h2. Link
-    parameters apply to the links of the path. Reports of switches and flows from h1 to h2 travel in
-    opposite directions, so they share no queue.
+    Switch sK also has the host xK, and s1 has the host `collector`.
+
+    The cross traffic of link K goes from xK to xK+1. On the last link, it goes from xN to h2. Link
+    parameters apply to the links of the path. Reports of switches travel in the opposite direction
+    to flows from h1 to h2, so they share no queue.
     """
 
     def build(self, switches: int = 5, **link: float | str) -> None:
@@ -82,6 +83,6 @@ class ParkingLot(Topo):
 
     @property
     def crossings(self) -> list[tuple[str, str]]:
-        """Source and destination of the cross traffic on each link of the path."""
+        """Source and destination of the cross traffic, for each link of the path."""
         hosts = [f"x{number}" for number in range(1, len(self.switches()) + 1)]
         return [*pairwise([*hosts, "h2"])]

@@ -1,4 +1,4 @@
-"""Leaf-spine fabrics with two tiers, or with pods and a core tier, and fat-trees."""
+"""Leaf-spine fabrics, either with two tiers or with pods and a core tier; and fat-trees."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,20 +10,21 @@ from telemark.topology.routes import Route
 
 @dataclass(frozen=True)
 class Place:
-    """Position of a switch in the fabric; numbers start at 0."""
+    """Position of a switch in the fabric. Numbers start at 0."""
 
     tier: str  # leaf, spine or core
-    pod: int  # number of the pod; 0 for a core switch
+    pod: int  # number of the pod; it is 0 for a core switch
     number: int  # number of the switch within its pod and tier
 
 
 class LeafSpine(Topo):
-    """Leaf-spine fabric of `pods` pods; in each pod every leaf is linked to every spine.
+    """Leaf-spine fabric of `pods` pods. In each pod, every leaf is linked to every spine.
 
-    Spines with the same number in different pods are linked to the same `cores` core switches. A
-    single pod needs no core. Each leaf has `hosts` hosts with addresses 10.POD.LEAF.HOST. Switches
-    are numbered s1, s2, ... pod by pod, leaves before spines, and then the cores. Link parameters
-    apply to all links between switches. Raises ValueError for invalid numbers.
+    There are `cores` core switches for each spine number. All spines with this number, one per pod,
+    are linked to these core switches. A single pod needs no core. Each leaf has `hosts` hosts;
+    their addresses are 10.POD.LEAF.HOST. Switches are numbered s1, s2, ... pod by pod; in each pod,
+    leaves precede spines. The core switches have the last numbers. Link parameters apply to all
+    links between switches. Raises ValueError for invalid numbers.
     """
 
     def build(
@@ -55,7 +56,7 @@ class LeafSpine(Topo):
         for number, leaf in enumerate(leaf_names):
             for host in range(1, hosts + 1):
                 address = f"10.{pod}.{number}.{host}"
-                # number of hosts so far; faster than len(topo.hosts())
+                # number of earlier hosts; len(topo.hosts()) would be slower
                 before = (pod * leaves + number) * hosts
                 name = f"h{before + host}"
                 self.addLink(self.addHost(name, ip=f"{address}/8"), leaf)
@@ -75,7 +76,7 @@ class LeafSpine(Topo):
         return f"s{first + number + 1}"
 
     def routes(self, switch: str) -> list[Route]:
-        """Return the routes of a switch to all hosts; a leaf has no routes to its own hosts."""
+        """Return the routes of a switch to all hosts. A leaf has no routes to its own hosts."""
         place = self.places[switch]
         if place.tier == "core":
             spine = place.number // self._cores
@@ -96,11 +97,11 @@ class LeafSpine(Topo):
 
 
 class FatTree(LeafSpine):
-    """Fat-tree of k-port switches (Al-Fares, Loukissas and Vahdat 2008).
+    """Fat-tree of switches with k ports (Al-Fares, Loukissas and Vahdat 2008).
 
-    It has k pods of k/2 edge and k/2 aggregation switches, (k/2)^2 cores, and k/2 hosts per edge
-    switch. Edge switches are the leaves of a LeafSpine, aggregation switches the spines. Raises
-    ValueError for an odd k.
+    It has k pods, and (k/2)^2 core switches. Each pod has k/2 edge switches and k/2 aggregation
+    switches. Each edge switch has k/2 hosts. Edge switches are the leaves of a LeafSpine, and
+    aggregation switches are its spines. Raises ValueError if k is odd.
     """
 
     def __init__(self, k: int = 4, **link: float | str) -> None:
@@ -111,7 +112,7 @@ class FatTree(LeafSpine):
 
 
 class Backhaul(Topo):
-    """Tree with h1 at the core switch s1, then `aggregation` switches, then `access` switches.
+    """Tree: h1 at the core switch s1, then `aggregation` switches, then `access` switches.
 
     Access switches are distributed evenly over the aggregation switches. Each access switch has one
     host (h2, h3, ...). Link parameters (telemark.topology.links) apply to all links between

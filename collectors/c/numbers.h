@@ -1,4 +1,4 @@
-/* Access to big-endian numbers in packets, which need not be aligned. */
+/* Access to big-endian numbers in packets. The numbers need not be aligned. */
 #ifndef COLLECTORS_NUMBERS_H
 #define COLLECTORS_NUMBERS_H
 

@@ -1,1 +1,1 @@
-"""Direct Telemetry Access (DTA): packets, load generator, and readers of collector memory."""
+"""Direct Telemetry Access (DTA): packets, load generator, and readers of a collector's memory."""

@@ -1,4 +1,4 @@
-"""DTA reports that are read from a capture or made from the packets in it."""
+"""DTA reports from a capture: either its own reports, or reports made from its packets."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from telemark.errors import TestbedError
 
 
 def read_reports(path: Path, speed: float = 1.0) -> Reports:
-    """Return payloads and send times of the DTA reports in a pcap file.
+    """Return the payloads and the send times of the DTA reports in a pcap file.
 
     The send times are divided by `speed`.
 
@@ -39,11 +39,11 @@ def read_reports(path: Path, speed: float = 1.0) -> Reports:
 
 
 def reports_of_packets(path: Path, load: Load) -> Reports:
-    """Make one report with the properties of `load` for each IPv4 packet of a pcap file.
+    """Make one report for each IPv4 packet of a pcap file, with the properties of `load`.
 
-    The key is the flow key of the packet (see flow_key() in controllers/dta/watch.py). In the
-    format of the prototype, the key is the source address. At most `load.count` packets are read.
-    Raises TestbedError.
+    The key of a report is the flow key of the packet (see flow_key() in controllers/dta/watch.py).
+    In the format of the prototype, the key is the source address. At most `load.count` packets are
+    read. Raises TestbedError.
     """
     flows = [_flow_words(packet) for packet in _packets(path) if IP in packet][: load.count]
     if not flows:

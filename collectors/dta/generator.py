@@ -1,4 +1,4 @@
-"""Host application that sends DTA reports, and resends those that a translator requests."""
+"""Application that sends DTA reports. It resends reports that a translator requests again."""
 
 import random
 from collections import OrderedDict
@@ -13,10 +13,10 @@ from collectors.dta.packets import DTA, NACK_PORT, PORT, Nack, decode
 from telemark.apps.application import Application, Host
 from telemark.traffic.received import Datagrams
 
-LEAD_NS = 20_000_000  # time between start and first report
-KEPT = 1024  # maximum number of reports kept for resending
-TRIES = 16  # maximum number of times that a report is resent
-# delay of the second resend of a report; the delay doubles with each further resend
+LEAD_NS = 20_000_000  # time between the start and the first report
+KEPT = 1024  # maximum number of reports that are stored for resending
+TRIES = 16  # maximum number of times that one report is resent
+# delay before a report is resent for the second time; each further resend doubles the delay
 PATIENCE_NS = 1_000_000
 
 
@@ -27,17 +27,19 @@ class Sent:
     sent: int  # new reports
     resent: int
     nacks: int
-    left: int  # number of requested reports that are no longer stored, or never were
-    given_up: int  # number of requested reports that had already been resent TRIES times
-    strange: int  # number of other datagrams at the NACK port
+    # number of reports that were requested again, but are no longer stored or never existed
+    left: int
+    # number of reports that were requested again, but had already been resent TRIES times
+    given_up: int
+    strange: int  # number of datagrams at the NACK port that are no NACKs
     first_ns: int  # send time of the first report
     last_ns: int
-    max_late_ns: int  # maximum delay behind the schedule
+    max_late_ns: int  # maximum delay of a report behind the schedule
 
 
 @dataclass
 class _Kept:
-    """A report that may be resent."""
+    """A report that may have to be resent."""
 
     payload: bytes
     tries: int = 0
@@ -46,21 +48,21 @@ class _Kept:
 
 
 class Generator(Application):
-    """Sender of reports to a collector's address, at a steady rate or at the times of a capture.
+    """Sends reports to the address of a collector: at a constant rate, or at a capture's times.
 
-    The translator on the path intercepts the reports. The result is Sent. Retransmittable reports
-    in Telemark's format are kept for a while and resent after a NACK, the first time immediately,
-    later after an increasing delay. Without the delay, a translator with a rate limit, or a sender
-    of forged NACKs, could request the same report in a loop.
+    The translator on the path intercepts the reports. The result is a Sent. Retransmittable reports
+    in Telemark's format are stored for a while, and resent after a NACK. The first resend is
+    immediate, later resends have an increasing delay. Without this delay, a translator with a rate
+    limit could request the same report in a loop. A sender of forged NACKs could do the same.
     """
 
     def __init__(
         self, load: Load | Reports, to_address: str, rate_per_s: float = 1000, *,
         start_ns: int | None = None, source_port: int = PORT, kept: int = KEPT,
     ) -> None:  # fmt: skip
-        """`rate_per_s` does not apply to reports with send times.
+        """If the reports have send times, `rate_per_s` is not used.
 
-        `start_ns` is a time of the common clock.
+        `start_ns` is a time on the common clock.
         """
         self._load = load
         self._to_address = to_address
@@ -75,7 +77,7 @@ class Generator(Application):
         self._first_ns = self._last_ns = 0
 
     def start(self, host: Host) -> None:
-        """Make the reports and wait for the send time of the first."""
+        """Create the reports. Send the first when its time has come."""
         reports = self._load.reports() if isinstance(self._load, Load) else self._load
         self._payloads, self._ports = reports.payloads, reports.ports
         offsets_ns = reports.offsets_ns
@@ -87,7 +89,7 @@ class Generator(Application):
         host.call_at(self._due_ns[0], self._send_due)
 
     def _listen(self, host: Host) -> None:
-        """Open the ports for reports and NACKs."""
+        """Open the ports from which reports are sent and at which NACKs arrive."""
         self._host = host
         self._udp = host.udp(self._source_port)
         self._nack_port = host.udp(NACK_PORT, self.on_nacks)
@@ -117,7 +119,7 @@ class Generator(Application):
                 self._kept.popitem(last=False)
 
     def on_nacks(self, datagrams: Datagrams) -> None:
-        """Resend missing reports that are still kept."""
+        """Resend the reports that NACKs request, if they are still stored."""
         for each in datagrams:
             try:
                 packet = decode(each.payload)
@@ -130,8 +132,7 @@ class Generator(Application):
                 self._send_again(packet.sequence, min(packet[Nack].count, self._sent))
 
     def _send_again(self, first: int, count: int) -> None:
-        # Iterate over kept reports, not over the requested range, since a NACK may request 2^32 - 1
-        # reports.
+        # Iterate over stored reports. A NACK may request a range of 2^32 - 1 reports.
         wanted = [
             kept for sequence, kept in self._kept.items() if (sequence - first) % (1 << 32) < count
         ]
@@ -144,7 +145,8 @@ class Generator(Application):
                 self._resend(kept)
             elif not kept.is_due:
                 kept.is_due = True
-                # Spread the resends of reports that the translator rejected at the same time.
+                # If the translator rejected several reports at the same time, resend them at
+                # different times.
                 wait_ns = (PATIENCE_NS << kept.tries) * (0.5 + self._rng.random() / 2)
                 self._host.call_at(self._host.now_ns() + wait_ns, partial(self._resend, kept))
 

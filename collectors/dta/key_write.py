@@ -1,16 +1,16 @@
-"""DTA Key-Write: a hash table in memory with the last value that switches wrote for each key.
+"""DTA Key-Write: a hash table in memory. For each key, it has the last value from a switch.
 
     region = Region(slot(words=1), 1 << 20, Path("store"))
     store = Store(region.records)
     answers = store.query(key_words([0x0A000001]), copies=2)
     answers.found, answers.data
 
-A translator writes each value to `copies` slots, chosen by hashes of the key. The translator
-overwrites old content, reads nothing and keeps no state. A slot begins with a checksum of the key,
-which a reader verifies. A value may be overwritten by values of other keys. With a short checksum,
-a returned value may belong to a different key. theory.py computes the probabilities of both cases.
-There is no state outside this memory, so any process that opens it gets the same results, even
-after a crash. A slot of more than 8 bytes may be half written during a query.
+A translator writes each value to `copies` slots. Hashes of the key select the slots. The translator
+overwrites the old content of the slots; it reads nothing and keeps no state. A slot begins with a
+checksum of the key, which a reader verifies. Values of other keys may overwrite a value. If the
+checksum is short, a returned value may belong to another key. theory.py computes the probabilities
+of both cases. All state is in this memory. So every process that opens the memory gets the same
+results, even after a crash. If a slot has more than 8 bytes, it may be half written during a query.
 """
 
 import enum
@@ -22,41 +22,41 @@ from numpy.typing import NDArray
 from collectors.dta.hashes import MAX_COPIES, Words, checksums, slots
 from telemark.errors import TestbedError
 
-DATA_WORDS = (1, 3, 7)  # allowed numbers of data words in a slot, without the checksum
+DATA_WORDS = (1, 3, 7)  # allowed numbers of data words per slot; the checksum does not count
 CHECKSUM_BITS = range(8, 32)
-_BATCH = 1 << 13  # keys per batch; the data of a batch fit into the caches of a core
+_BATCH = 1 << 13  # number of keys per batch; the data of a batch fit into the caches of a core
 
 
 class Policy(enum.Enum):
-    """Rule that selects the result among the values found in the slots of a key."""
+    """Rule that selects the result from the values in the slots of a key."""
 
-    FIRST = "first"  # value of the first copy that has the key's checksum
-    PLURALITY = "plurality"  # value that most copies have; no result if two values tie
-    # value that all copies with the key's checksum have, if there are at least two
+    FIRST = "first"  # value of the first copy whose checksum matches the key
+    PLURALITY = "plurality"  # value that most copies have; if two values tie, there is no result
+    # value that all copies with a matching checksum have; at least two such copies are necessary
     CONSENSUS = "consensus"
 
 
 class Answers(NamedTuple):
-    """Query results for n keys."""
+    """Results of queries for n keys."""
 
     found: NDArray[np.bool_]  # (n,)
-    data: Words  # data words, shape (n, words); zeros for keys that were not found
+    data: Words  # data words, shape (n, words); they are zero if the key was not found
 
 
 def slot(words: int) -> np.dtype[Any]:
-    """Return the memory layout of a slot with `words` words of data. Raises TestbedError."""
+    """Return the memory layout of a slot that has `words` data words. Raises TestbedError."""
     if words not in DATA_WORDS:
         raise TestbedError(f"slots of {words} words of data: expected one of {DATA_WORDS}")
     return np.dtype([("checksum", ">u4"), ("data", ">u4", (words,))])
 
 
 class Store:
-    """Hash table of slots that a translator writes to."""
+    """Hash table of slots to which a translator writes."""
 
     def __init__(self, records: NDArray[Any], checksum_bits: int = 31) -> None:
-        """`records`: records of a Region of slot()s.
+        """`records` are the records of a Region of slot()s.
 
-        `checksum_bits`: as configured in the translator.
+        `checksum_bits` must be equal to the translator's configuration.
 
         Raises TestbedError.
         """
@@ -70,7 +70,7 @@ class Store:
         self._words = records.view(">u4").reshape(self.count, -1)
 
     def query(self, keys: Words, copies: int, policy: Policy = Policy.PLURALITY) -> Answers:
-        """Look up keys, shape (n, 4), that were written `copies` times. Raises TestbedError."""
+        """Look up keys, shape (n, 4). Each was written to `copies` slots. Raises TestbedError."""
         _check(copies)
         answers = Answers(
             np.empty(len(keys), np.bool_),
@@ -82,7 +82,7 @@ class Store:
         return answers
 
     def write(self, keys: Words, data: Words, copies: int) -> None:
-        """Write reports to the memory one by one, as a model of the translator.
+        """Write reports to the memory one by one. This is a model of the translator.
 
         `data` has shape (n, words). Raises TestbedError.
         """
@@ -92,7 +92,7 @@ class Store:
             sums = checksums(keys[part], self.checksum_bits)
             written = np.column_stack([sums, data[part]]).astype(">u4")
             places = slots(keys[part], copies, self.count).T.reshape(-1)
-            # only the last write to a slot remains
+            # if several reports have the same slot, the last one remains
             self._words[places] = np.repeat(written, copies, axis=0)
 
     def _query_batch(self, keys: Words, copies: int, policy: Policy) -> Answers:
@@ -110,9 +110,9 @@ class Store:
 
 
 def _is_repeated_slot(places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return for each copy, shape (copies, n), whether an earlier copy has the same slot.
+    """Return whether an earlier copy of the same key has the same slot; shape (copies, n).
 
-    A slot has only one vote.
+    Such copies do not vote, because a slot has only one vote.
     """
     found = np.zeros(places.shape, np.bool_)
     for one in range(1, len(places)):
@@ -123,13 +123,14 @@ def _is_repeated_slot(places: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _vote(
     is_own: NDArray[np.bool_], values: NDArray[Any], least: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return the winner of the vote for each key: whether it exists, and the index of its copy.
+    """Return two arrays: whether a key has a winner, and the index of the copy with the winner.
 
-    A winner is the only value with the most votes, and has at least `least` votes.
+    The winner is the value with the most votes. No other value may have as many votes, and the
+    winner must have at least `least` votes.
 
-    `is_own` has shape (copies, n), `values` has shape (copies, n, words).
+    `is_own` has shape (copies, n), and `values` has shape (copies, n, words).
     """
-    votes = is_own.astype(np.int8)  # for each copy, the number of copies with the same value
+    votes = is_own.astype(np.int8)  # number of copies that have the same value as this copy
     for one in range(len(is_own)):
         for other in range(one):
             agree = is_own[one] & is_own[other]

@@ -1,9 +1,12 @@
-"""DTA reports generated from a description, with arrays of all fields for later comparison.
+"""DTA reports that are generated from a description.
+
+Arrays of all fields allow a later comparison with the collector's memory.
 
     load = Load(count=100_000, mix={Op.KEY_WRITE: 3, Op.APPEND: 1}, redundancy=2, lists=range(16))
     reports = load.reports() # payloads, and fields as arrays
 
-Keys are random by default, because consecutive keys would have different slots and never collide.
+Keys are random by default. Consecutive keys would have different slots, so they would never
+collide.
 """
 
 import enum
@@ -25,7 +28,7 @@ KEY_WORDS = 4
 
 
 class Format(enum.Enum):
-    """Format of base headers: Telemark, or the prototype with or without loss tracking."""
+    """Format of base headers: Telemark's, or the prototype's, which may include loss tracking."""
 
     OURS = np.dtype([("flags", "u1"), ("opcode", "u1"), ("reporter", ">u2"), ("sequence", ">u4")])
     TRACKED = np.dtype([("opcode", "u1"), ("sequence", "u1"), ("flags", "u1")])
@@ -33,12 +36,12 @@ class Format(enum.Enum):
 
     @property
     def port(self) -> int:
-        """UDP destination port of reports."""
+        """UDP destination port for reports."""
         return PORT if self is Format.OURS else PROTOTYPE_PORT
 
     @property
     def flags(self) -> tuple[int, int, int]:
-        """Flag bits that are always set, and flag bits of `immediate` and `retransmittable`."""
+        """Flag bits: those that are always set, and those for `immediate` and `retransmittable`."""
         return {Format.OURS: (VERSION << 4, 8, 4), Format.TRACKED: (0, 0x80, 0x40),
                 Format.PLAIN: (0, 0x80, 0)}[self]  # fmt: skip
 
@@ -47,10 +50,10 @@ class Format(enum.Enum):
 class Load:
     """Reports of one reporter. Raises ValueError for invalid parameters.
 
-    `mix` gives the proportions of opcodes; the `hops` postcards of a path count as one. Keys have
-    128 bits (32 in the prototype). With `distinct`, they are drawn uniformly from that number of
-    keys. The first data word of Key-Writes and Appends is the index of the report. Increments add
-    `addend`. All other words are random.
+    `mix` gives the proportions of the opcodes. All `hops` postcards of a path count as one report.
+    Keys have 128 bits (32 in the prototype). With `distinct`, keys are drawn uniformly from that
+    number of keys. The first data word of Key-Writes and Appends is the index of the report.
+    Increments add `addend`. All other words are random.
     """
 
     count: int
@@ -63,7 +66,7 @@ class Load:
     lists: range = range(1)
     addend: int = 1
     hops: int = HOPS
-    values: int = 1 << 12  # number of different postcard values, 0 to values - 1
+    values: int = 1 << 12  # number of different values in postcards; the values are 0 to values - 1
     sketch: int = 0
     columns: int = 1024
     immediate: bool = False
@@ -78,7 +81,7 @@ class Load:
             raise ValueError(f"load: {problem}")
 
     def reports(self) -> "Reports":
-        """Make the reports; each call returns the same reports."""
+        """Return the reports. Each call returns the same reports."""
         rng = np.random.default_rng(self.seed)
         chances = np.array([*self.mix.values()], float)
         units = rng.choice([int(op) for op in self.mix], self.count, p=chances / chances.sum())
@@ -104,7 +107,7 @@ class Load:
         return Reports(payloads, [self.format.port] * self.count, fields)
 
     def _keys(self, rng: Rng) -> NDArray[np.uint32]:
-        """Return the key of each report or path; shape (count, 4)."""
+        """Return the key of each report, or of each path; shape (count, 4)."""
         if self.keys is not None:
             return self.keys
         size = self.distinct or self.count
@@ -142,7 +145,10 @@ class Load:
 
 
 def reporter_keys(load: Load, keys: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return flow keys in the reporter's format; the prototype uses source addresses."""
+    """Return flow keys in the format of the reporter.
+
+    The prototype uses source addresses as keys.
+    """
     if load.format is Format.OURS:
         return keys
     return np.column_stack([np.zeros((len(keys), 3), np.uint32), keys[:, 0]])
@@ -152,14 +158,14 @@ def reporter_keys(load: Load, keys: NDArray[np.uint32]) -> NDArray[np.uint32]:
 class ReportFields:
     """Fields of reports, as arrays of equal length.
 
-    Fields that an opcode does not use are arbitrary.
+    A field is arbitrary if the opcode of the report does not use it.
     """
 
     opcode: NDArray[np.uint8]
     key: NDArray[np.uint32]  # (n, 4)
     hop: NDArray[np.uint8]
     list: NDArray[np.uint32]
-    # shape (n, 7): data words of a Key-Write; an Append has only the first word
+    # shape (n, 7): data words of a Key-Write; an Append uses only the first word
     words: NDArray[np.uint32]
 
     def __getitem__(self, chosen: NDArray[np.intp]) -> "ReportFields":
@@ -168,17 +174,17 @@ class ReportFields:
 
 @dataclass(frozen=True)
 class Reports:
-    """Reports in sending order: UDP payloads, UDP ports and fields."""
+    """Reports in sending order: the UDP payloads, the UDP ports, and the fields."""
 
     payloads: list[bytes]
     ports: list[int]
     fields: ReportFields | None = None  # None: unknown
-    # send times relative to the first report; None means that reports are sent at a constant rate
+    # send times relative to the first report; None means a constant rate
     offsets_ns: NDArray[np.int64] | None = None
 
 
 def _rows(load: Load, fields: ReportFields, op: Op, chosen: NDArray[np.intp]) -> NDArray[np.void]:
-    """Return the selected reports, which all have one opcode, in wire format."""
+    """Return the selected reports in wire format. They must have the same opcode."""
     body = _KINDS[load.format][op](load)
     rows = np.zeros(len(chosen), np.dtype([*_fields(load.format.value), *body]))
     base, immediate, retransmittable = load.format.flags

@@ -1,4 +1,6 @@
-"""DTA packets in scapy, with Telemark's header (which has a version) or the prototype's headers.
+"""DTA packets in scapy.
+
+Telemark's header has a version; the headers of the prototype have none.
 
 Build a packet layer by layer; the base header determines the UDP destination port:
 
@@ -6,8 +8,8 @@ Build a packet layer by layer; the base header determines the UDP destination po
     UDP() / TrackedDTA(seqnum=7) / ShortKeyWrite(redundancy=2, key=5, data=[9])
     UDP(dport=NACK_PORT) / DTA(reporter=3, sequence=7) / Nack(count=2)
 
-Both variants of the prototype use the same port, and packets do not identify the variant. scapy
-assumes the published variant, which tracks losses. Use PlainDTA(payload) for the other variant.
+Both variants of the prototype use the same port, and a packet does not show its variant. scapy
+assumes the published variant, which tracks losses. For the other variant, use PlainDTA(payload).
 """
 
 import enum
@@ -55,27 +57,27 @@ _OPS = {op.value: op.name for op in Op}
 def _words(name: str, default: Any, count: Callable[[Any], int] | None = None) -> FieldListField:
     """Return a field of 32-bit words.
 
-    `count` computes their number; without it, all remaining words belong to the field.
+    `count` computes the number of words. Without `count`, all remaining words belong to the field.
     """
     return FieldListField(name, default, XIntField("", 0), count_from=count)
 
 
 class _Report(Packet):
-    """Base class of packets that follow a base header."""
+    """Base class of the packets that follow a base header."""
 
-    # allowed values of fields, unless all values are allowed
+    # allowed values of those fields for which some values are not allowed
     allowed: ClassVar[Mapping[str, Container[int]]] = {}
 
     @classmethod
     def sizes(cls) -> tuple[int, ...]:
-        """Return the allowed packet sizes in bytes."""
+        """Return the allowed sizes of the packet, in bytes."""
         return (len(cls()),)
 
 
 class DTA(Packet):
     """Telemark's base header.
 
-    `sequence` is the report's number, from 0, per reporter and translator.
+    `sequence` is the number of the report. Each pair of a reporter and a translator counts from 0.
     """
 
     name = "DTA"
@@ -91,7 +93,7 @@ class DTA(Packet):
 
 
 class PlainDTA(Packet):
-    """Base header of the prototype if it was compiled without loss tracking."""
+    """Base header of the prototype, if it is compiled without loss tracking."""
 
     name = "DTA (prototype, plain)"
     fields_desc = [
@@ -102,7 +104,7 @@ class PlainDTA(Packet):
 
 
 class TrackedDTA(Packet):
-    """Base header of the prototype if it was compiled with loss tracking."""
+    """Base header of the prototype, if it is compiled with loss tracking."""
 
     name = "DTA (prototype, tracked)"
     fields_desc = [
@@ -115,7 +117,7 @@ class TrackedDTA(Packet):
 
 
 class KeyWrite(_Report):
-    """Key-Write of one, three or seven words of `data` to `redundancy` slots of the key."""
+    """Key-Write of `data` (one, three or seven words) to `redundancy` slots of the key."""
 
     name = "Key-Write"
     allowed = {"redundancy": REDUNDANCIES, "words": DATA_WORDS}
@@ -132,14 +134,14 @@ class KeyWrite(_Report):
         return tuple(20 + 4 * words for words in DATA_WORDS)
 
     def post_build(self, p: bytes, pay: bytes) -> bytes:
-        """Set `words` to the number of data words unless it is given."""
+        """Set `words` to the number of data words, unless the caller has set it."""
         if self.words is None:
             p = p[:1] + bytes([len(self.data)]) + p[2:]
         return p + pay
 
 
 class ShortKeyWrite(_Report):
-    """Key-Write of the prototype; its P4 program fixes the number of data words."""
+    """Key-Write of the prototype. The prototype's P4 program fixes the number of data words."""
 
     name = "Key-Write (prototype)"
     allowed = {"redundancy": REDUNDANCIES}
@@ -155,14 +157,14 @@ class ShortKeyWrite(_Report):
 
 
 class Append(_Report):
-    """Append of one word to a list; identical in all three formats."""
+    """Append of one word to a list. It is the same in all three formats."""
 
     name = "Append"
     fields_desc = [IntField("list", 0), XIntField("data", 0)]
 
 
 class KeyIncrement(_Report):
-    """Key-Increment: addition to `redundancy` counters of the key, modulo 2^64."""
+    """Key-Increment: adds to `redundancy` counters of the key, modulo 2^64."""
 
     name = "Key-Increment"
     allowed = {"redundancy": REDUNDANCIES}
@@ -183,9 +185,9 @@ class ShortKeyIncrement(_Report):
 
 
 class Postcard(_Report):
-    """Postcard: value of hop `hop`, from 0, on the path of the key.
+    """Postcard: the value of hop `hop` on the path of the key. Hops count from 0.
 
-    `hops` is the path length if known.
+    `hops` is the length of the path, if it is known.
     """
 
     name = "Postcarding"
@@ -201,7 +203,7 @@ class Postcard(_Report):
 
 
 class ShortPostcard(_Report):
-    """Postcard of the prototype; `hop` counts from 1."""
+    """Postcard of the prototype. Here, hops count from 1."""
 
     name = "Postcarding (prototype)"
     allowed = {"hop": range(1, HOPS + 1)}
@@ -209,7 +211,7 @@ class ShortPostcard(_Report):
 
 
 class SketchMerge(_Report):
-    """Sketch-Merge: one column of a sketch; missing rows are 0."""
+    """Sketch-Merge: one column of a sketch. Rows that are not given are 0."""
 
     name = "Sketch-Merge"
     fields_desc = [
@@ -220,14 +222,17 @@ class SketchMerge(_Report):
 
 
 class Nack(_Report):
-    """NACK to a reporter: `count` reports from number `sequence` (base header) are missing."""
+    """NACK to a reporter: `count` reports are missing, from number `sequence` (base header) on."""
 
     name = "NACK"
     fields_desc = [IntField("count", 1)]
 
 
 class ShortNack(_Report):
-    """NACK of the prototype without base header; has the last `seqnum` that arrived in order."""
+    """NACK of the prototype, without base header.
+
+    `seqnum` is the number of the last report that arrived in order.
+    """
 
     name = "NACK (prototype)"
     fields_desc = [
@@ -238,7 +243,7 @@ class ShortNack(_Report):
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **__: Any) -> type[Packet]:
-        """Choose Nack for longer payloads, since both formats use this port."""
+        """Choose Telemark's format for longer payloads, because both formats use this port."""
         return DTA if _pkt is not None and len(_pkt) > 2 else cls
 
 
@@ -253,10 +258,12 @@ PROTOTYPES: dict[int, type[_Report]] = {
 
 
 def decode(payload: bytes, base: type[Packet] = DTA) -> Packet:
-    """Decode a UDP payload: one report or NACK with the base header `base`.
+    """Decode a UDP payload.
 
-    Raises ValueError for an unknown version or opcode, a value out of range, and a wrong length. A
-    translator drops such payloads in its parser.
+    It is one report or NACK with the base header `base`.
+
+    Raises ValueError if the version or the opcode is unknown, a value is out of range, or the
+    length is wrong. The parser of a translator drops such payloads.
     """
     headers = len(base())
     if len(payload) < headers:

@@ -1,14 +1,16 @@
-"""DTA Postcarding: reports of all switches on a packet's path, in one chunk of memory per path.
+"""DTA Postcarding: reports of all switches on a packet's path.
+
+Each path has one chunk of memory.
 
     region = Region(CHUNK, slots, Path("paths"))
     store = Postcards(region.records, values=switch_ids, copies=2)
     paths = store.query(key_words([flow, ...]))
     paths.values[paths.is_complete]
 
-The word of hop h with value v is g(v) xor c(key, h), where g(v) is a code of the value and c a
-checksum of the key and the hop. Hops without a report have the code BLANK. A reader unmasks all
+The word of hop h with value v is g(v) xor c(key, h). Here, g(v) is a code of the value, and c is a
+checksum of the key and the hop. A hop without a report has the code BLANK. A reader unmasks all
 words with the checksums of a key. The chunk belongs to the key if each result is BLANK or the code
-of a known value. A chunk of a different key almost never passes this test.
+of a known value. A chunk of another key almost never passes this test.
 """
 
 from dataclasses import dataclass
@@ -29,12 +31,12 @@ address."""
 class Paths:
     """Query results: the paths of n keys."""
 
-    values: Words  # shape (n, 5): hop values; 0 means unknown
-    is_known: NDArray[np.bool_]  # shape (n, 5): True if the value of the hop is known
+    values: Words  # shape (n, 5): values of the hops; 0 means unknown
+    is_known: NDArray[np.bool_]  # shape (n, 5): whether the value of the hop is known
 
     @property
     def is_found(self) -> NDArray[np.bool_]:
-        """True if any hop of a key's path is known; shape (n,)."""
+        """True if at least one hop of the key's path is known; shape (n,)."""
         return self.is_known.sum(axis=1) > 0
 
     @property
@@ -50,12 +52,12 @@ class Paths:
 
 
 class Postcards:
-    """Hash table of chunks, in `copies` slots per key, and the values that hops may have."""
+    """Hash table of chunks: `copies` slots per key, and the values that hops may have."""
 
     def __init__(self, chunks: NDArray[Any], values: ArrayLike, copies: int) -> None:
-        """`chunks`: CHUNK records.
+        """`chunks` are CHUNK records; their number is a power of two.
 
-        Their number is a power of two. `values`: all values that may be reported.
+        `values` are all values that may be reported.
 
         Raises TestbedError.
         """
@@ -76,7 +78,10 @@ class Postcards:
         self._chunks, self._copies = chunks, copies
 
     def query(self, keys: Words) -> Paths:
-        """Return for each key the path that most copies have; no path if two paths tie."""
+        """Return for each key the path that most copies have.
+
+        If two paths tie, the key has no path.
+        """
         places = slots(keys, self._copies, len(self._chunks))
         codes = self._chunks["hops"][places].astype(np.uint32) ^ hop_checksums(keys).T
         index = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
@@ -92,7 +97,7 @@ def _majority(
 ) -> Paths:
     """Return for each key the path that most accepted copies have."""
     alike = ((values[:, None] == values) & (is_known[:, None] == is_known)).all(axis=3)
-    # votes for the path of each copy, shape (copies, n); 0 for copies that are not accepted
+    # number of votes for the path of each copy, shape (copies, n); 0 if the copy is not accepted
     votes = (alike & accepted).sum(axis=1)
     best = votes.argmax(axis=0)
     keys = np.arange(len(best))
@@ -103,18 +108,18 @@ def _majority(
 
 
 def false_path(values: int) -> float:
-    """Return the probability that a random chunk is accepted as a path of a key.
+    """Return the probability that a chunk of random words is accepted as a path of a key.
 
-    A chunk of a different key is accepted with the same probability.
+    A chunk of another key is accepted with the same probability.
     """
     return ((values + 1) / 2.0**32) ** HOPS
 
 
 def alone_probability(flows: int, rows: int) -> float:
-    """Return the probability that a flow is alone in its cache row, if there are `flows` flows.
+    """Return the probability that a flow is alone in its cache row. There are `flows` flows.
 
-    `rows` is the number of cache rows. If two flows have the same row, a postcard of one flow
-    evicts the incomplete path of the other.
+    `rows` is the number of rows in the cache. If two flows have the same row, a postcard of one
+    flow evicts the incomplete path of the other flow.
     """
     return (1 - 1 / rows) ** (flows - 1)
 
@@ -122,7 +127,7 @@ def alone_probability(flows: int, rows: int) -> float:
 def alone_flows_deviation(flows: int, rows: int) -> float:
     """Return the standard deviation of the number of flows that are alone in their cache rows.
 
-    Flows are not independent: with r rows and f flows, two given flows are both alone with
+    Flows are not independent. With r rows and f flows, two given flows are both alone with
     probability E[XY] = (1 - 1/r) (1 - 2/r)^(f - 2).
     """
     mean = flows * alone_probability(flows, rows)

@@ -1,14 +1,15 @@
-"""Predicted success and error of Key-Write and Key-Increment, for ideal (random) hashes.
+"""Predicted success and error of Key-Write and Key-Increment, if hashes are ideal (random).
 
 Key-Write: the derivation follows the analysis of "Direct Telemetry Access" (Langlet et al., SIGCOMM
-2023). The load of a store is the number of distinct keys written, divided by the number of slots.
-The age of a key is the number of distinct keys written after it, divided by the number of slots.
-Each of the N copies of a key of age x is overwritten with probability q = 1 - exp(-x N), all copies
-with probability q^N. With probability 2^-b, an overwritten copy has the b-bit checksum of the
-queried key, and thus a wrong value. The probability that one key overwrites two copies is smaller
-by a factor equal to the number of slots, so it matters only for the policy CONSENSUS.
+2023). The load of a store is the number of distinct keys that were written, divided by the number
+of slots. The age of a key is the number of distinct keys that were written after it, divided by the
+number of slots. For a key of age x, each of its N copies is overwritten with probability q = 1 -
+exp(-x N). All copies are overwritten with probability q^N. An overwritten copy has the b-bit
+checksum of the queried key with probability 2^-b; its value is then wrong. The probability that one
+key overwrites two copies is smaller by a factor equal to the number of slots. So it matters only
+for the policy CONSENSUS.
 
-Key-Increment: the theory of count-min sketches (Cormode and Muthukrishnan 2005).
+Key-Increment: the theory is that of count-min sketches (Cormode and Muthukrishnan 2005).
 """
 
 import math
@@ -24,7 +25,7 @@ Floats = NDArray[np.float64]
 
 
 class Outcome(NamedTuple):
-    """Probabilities of a right answer, a wrong answer and no answer to a query."""
+    """Probabilities of the answers to a query: right, wrong, and none."""
 
     right: Floats
     wrong: Floats
@@ -32,22 +33,23 @@ class Outcome(NamedTuple):
 
 
 def overwritten(age: ArrayLike, copies: int) -> Floats:
-    """Return the probability that a copy of age `age` was overwritten, or that a slot was written
-    at load `age`.
+    """Return the probability that a copy of this age was overwritten.
+
+    It is also the probability that a slot was written, for a store whose load equals `age`.
     """
     return -np.expm1(-np.asarray(age, np.float64) * copies)
 
 
 def success(age: ArrayLike, copies: int) -> Floats:
-    """Return the probability that at least one copy of a key of this age remains."""
+    """Return the probability that at least one copy of a key of this age still exists."""
     return 1 - overwritten(age, copies) ** copies
 
 
 def mean_success(load: ArrayLike, copies: int) -> Floats:
-    """Return the mean of success() over all keys of a store, whose ages are 0 to `load`.
+    """Return the mean of success() over all keys of a store. The ages of the keys are 0 to `load`.
 
-    The mean is the integral of 1 - q^N over the age x, divided by `load`. With q as the variable,
-    the integrand becomes (1 + q + .. + q^(N-1)) / N.
+    The mean is the integral of 1 - q^N over the age x, divided by `load`. If q is the variable, the
+    integrand becomes (1 + q + .. + q^(N-1)) / N.
     """
     gone = overwritten(load, copies)
     whole = sum(gone**power / power for power in range(1, copies + 1))
@@ -55,14 +57,17 @@ def mean_success(load: ArrayLike, copies: int) -> Floats:
 
 
 def best_copies(load: float, among: Sequence[int], of: Callable[[ArrayLike, int], Floats]) -> int:
-    """Return the number of copies that maximizes the function `of`: success() or mean_success()."""
+    """Return the number of copies that maximizes `of`, which is success() or mean_success()."""
     return max(among, key=lambda copies: float(of(load, copies)))
 
 
 def outcome(
     age: ArrayLike, copies: int, bits: int, policy: Policy, slots: float = math.inf
 ) -> Outcome:
-    """Return the probabilities of outcomes of a query for a written key, with `slots` slots."""
+    """Return the probabilities of the answers for a key that was written.
+
+    The store has `slots` slots.
+    """
     gone = overwritten(age, copies)
     alike = _alike(age, copies, slots) * 2.0**-bits
     return _combine(1 - gone, gone * 2.0**-bits, alike, copies, policy)
@@ -71,7 +76,7 @@ def outcome(
 def outcome_of_absent(
     load: ArrayLike, copies: int, bits: int, policy: Policy, slots: float = math.inf
 ) -> Outcome:
-    """Return the probabilities of outcomes of a query for a key that was never written."""
+    """Return the probabilities of the answers for a key that was never written."""
     written = overwritten(load, copies)
     alike = _alike(load, copies, slots) * 2.0**-bits
     return _combine(np.zeros_like(written), written * 2.0**-bits, alike, copies, policy)
@@ -80,18 +85,21 @@ def outcome_of_absent(
 def mean_outcome(
     load: float, copies: int, bits: int, policy: Policy, slots: float = math.inf
 ) -> Outcome:
-    """Return the mean of outcome() over all keys of a store, whose ages are 0 to `load`."""
-    nodes, weights = np.polynomial.legendre.leggauss(50)  # 20 nodes are already exact to 1e-12
+    """Return the mean of outcome() over all keys of a store.
+
+    The ages of the keys are 0 to `load`.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(50)  # 20 nodes would already be exact to 1e-12
     found = outcome(load * (nodes + 1) / 2, copies, bits, policy, slots)
     return Outcome(*(np.asarray(part @ weights / 2) for part in found))
 
 
 def _alike(age: ArrayLike, copies: int, slots: float) -> Floats:
-    """Return the probability that a single other key has overwritten two given copies.
+    """Return the probability that one and the same other key has overwritten two given copies.
 
-    Let M be the number of slots. With probability N (N - 1) / M^2, a key of age y has written to
-    two given slots. With probability exp(-2 N y), both slots still hold it. There are M dy keys of
-    age y. The result is the integral over y, for each pair of copies.
+    Let M be the number of slots. A key of age y has written to two given slots with probability N
+    (N - 1) / M^2. Both slots still contain that key with probability exp(-2 N y). There are M dy
+    keys of age y. The result is the integral over y, for each pair of copies.
     """
     of_two = -np.expm1(-2 * np.asarray(age, np.float64) * copies) * (copies - 1) / (2 * slots)
     return math.comb(copies, 2) * of_two
@@ -100,12 +108,14 @@ def _alike(age: ArrayLike, copies: int, slots: float) -> Floats:
 def _combine(
     own: Floats, taken_for_own: Floats, alike: Floats, copies: int, policy: Policy
 ) -> Outcome:
-    """Return outcome probabilities of a query; a copy is right, wrong but accepted, or rejected.
+    """Combine probabilities of single copies to probabilities of answers.
 
-    With probability `alike`, two copies that are wrong but accepted have the same value.
+    A copy is right, or wrong but accepted, or rejected.
+
+    `alike` is the probability that two copies, both wrong but accepted, have the same value.
     """
     neither = 1 - own - taken_for_own
-    alone = neither ** (copies - 1)  # probability that no other copy is found
+    alone = neither ** (copies - 1)  # probability that all other copies are rejected
     several = 1 - (1 - own) ** copies - copies * own * (1 - own) ** (copies - 1)
     if policy is Policy.FIRST:
         before = sum(neither**number for number in range(copies))
@@ -120,19 +130,19 @@ def _combine(
 def error_bound(rows: int, slots: int, total: float) -> tuple[float, float]:
     """Return a bound of the overestimation, and the maximum probability that it is exceeded.
 
-    With e / eps counters per row and ln(1 / delta) rows, the bound is eps * total and the
-    probability is delta.
+    With e / eps counters per row and ln(1 / delta) rows, the bound is eps * total. It is exceeded
+    with probability delta at most.
     """
     return math.e / slots * total, math.exp(-rows)
 
 
 def error_exceeds(counts: NDArray[np.integer], slots: int, rows: int, most: int) -> Floats:
-    """Return the probabilities that the estimate of an uncounted key exceeds 0, 1, .., `most`.
+    """Return the probabilities that the estimate for a key without counts exceeds 0, 1, .., `most`.
 
-    The shape is (most + 1,). `counts[i]` is the count of the i-th counted key. A counter holds the
-    sum of a random subset of these counts; each count is in it with probability 1 / slots. The
-    Fourier transform of the generating function gives the distribution of this sum. The minimum
-    over the rows exceeds a value if all rows exceed it.
+    The shape is (most + 1,). `counts[i]` is the count of key i. A counter contains the sum of a
+    random subset of these counts; each count is in the subset with probability 1 / slots. The
+    distribution of the sum is the Fourier transform of its generating function. The estimate is the
+    minimum over the rows. It exceeds a value if the counters of all rows exceed this value.
     """
     size = 1 << math.ceil(math.log2(int(counts.sum()) + 1))
     turns = np.exp(2j * np.pi * np.arange(size) / size)

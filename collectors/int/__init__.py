@@ -1,4 +1,4 @@
-"""INT collector: decodes Telemetry Reports, indexes flows, and stores and exports the results."""
+"""INT collector: decodes Telemetry Reports, and indexes, stores and exports their content."""
 
 from pathlib import Path
 

@@ -27,13 +27,13 @@ from telemark.topology.links import USUAL_MTU
 from telemark.traffic.received import Datagrams
 
 PROGRAM = "python -m collectors.int"
-MARKER = int.from_bytes(b"TELEMARK", "big")  # probe marker used in p4src/int/
-LOOPBACK = "127.0.0.1"  # default address, because reports and metrics are not authenticated
-FLOWS = 20  # number of flows in the summary: those seen most recently
+MARKER = int.from_bytes(b"TELEMARK", "big")  # probe marker that p4src/int/ uses
+LOOPBACK = "127.0.0.1"  # default address, because neither reports nor metrics are authenticated
+FLOWS = 20  # number of flows in the summary; these are the flows that were seen last
 
 
 class SharedCollector(Collector):
-    """Collector whose findings() may be called from another thread."""
+    """Collector with a findings() that another thread may call."""
 
     def start(self, host: Host) -> None:
         """Listen."""

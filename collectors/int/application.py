@@ -16,33 +16,34 @@ from telemark.apps.application import Application, Host
 from telemark.traffic.received import Datagrams
 
 PORT = 32766  # UDP
-# key (node, reason) for all drops beyond Limits.sources pairs
+# key (node, reason) for drops that would need more than Limits.sources pairs
 OTHERS = (-1, -1)
 
 
 @dataclass(frozen=True)
 class Findings:
-    """State of a collector at one point in time."""
+    """State of a collector at one time."""
 
     time_ns: int
     datagrams: int
     reports: int
     hops: int
-    flows: NDArray[np.void]  # FLOW records, most recently seen flow first
+    flows: NDArray[np.void]  # FLOW records; the flow that was seen last is first
     sources: NDArray[np.void]  # SOURCE
-    gaps: NDArray[np.void]  # GAP records: reports lost on the way to the collector
+    gaps: NDArray[np.void]  # GAP records: reports that were lost on the way to the collector
     changes: NDArray[np.void]  # CHANGE records: path changes
-    drops: Counter[tuple[int, int]]  # number of packets in drop reports, by node and reason
+    # map from (node, reason) to the number of packets in drop reports
+    drops: Counter[tuple[int, int]]
     parse_errors: Counter[ParseStatus]  # malformed input
     aside: list[Fault]  # the latest malformed datagrams
-    overflow: dict[str, int]  # counts of entries beyond each limit: see struct int_index_counters
+    overflow: dict[str, int]  # number of entries beyond each limit: see struct int_index_counters
 
 
 class Collector(Application):
-    """Receiver of Telemetry Reports at a UDP port; the result is Findings.
+    """Receives Telemetry Reports at a UDP port. The result is a Findings.
 
-    With `store` (folder of a dataset, name of the run), the collector stores all reports: see
-    Store.
+    If `store` is given (folder of a dataset, and name of the run), the collector also stores all
+    reports: see Store.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Collector(Application):
             self.take(part)
 
     def take(self, part: Decoded) -> None:
-        """Index decoded reports; subclasses may extend this."""
+        """Index decoded reports. Subclasses may extend this method."""
         self._reports += len(part.reports)
         self._hops += len(part.hops)
         self._index.add(part)
@@ -83,7 +84,7 @@ class Collector(Application):
             self._store.add(part)
 
     def findings(self) -> Findings:
-        """Return the current state; reports of recent packets may still be outstanding."""
+        """Return the current state. Some reports of recent packets may not have arrived yet."""
         now_ns = self._host.now_ns()
         self._index.settle(now_ns)
         return Findings(
@@ -94,7 +95,7 @@ class Collector(Application):
         )  # fmt: skip
 
     def result(self) -> Any:
-        """Return the Findings at the end of the run."""
+        """Return the Findings. Call it at the end of the run."""
         self._index.end(self._host.now_ns())
         if self._store is not None:
             self._store.close()

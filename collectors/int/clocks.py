@@ -1,10 +1,13 @@
-"""Clock offsets between neighbouring switches, from packets in both directions of a link.
+"""Clock offsets between neighbouring switches.
 
-The measured latency of a link is its actual latency plus the clock offset between its two ends. The
-offset is half the difference between the minimum measured latencies of the two directions. It is
-exact if both directions have the same latency; otherwise its error is half of the difference
-between the latencies. Since no latency is negative, the error is at most half of the sum of both
-actual latencies. The sum of both measured latencies has the same value.
+They are computed from packets in both directions of a link.
+
+The measured latency of a link is the actual latency plus the clock offset between the two ends. The
+two directions have opposite clock offsets. So the estimated offset is half of the difference
+between the minimum measured latencies of both directions. The estimate is exact if both directions
+have the same actual latency. Otherwise, its error is half of the difference between the actual
+latencies. No latency is negative, so the error is at most half of the sum of both actual latencies.
+The sum of both measured latencies is equal to this sum.
 """
 
 from itertools import pairwise
@@ -14,18 +17,18 @@ from collectors.int.application import Findings
 
 
 class ClockOffset(NamedTuple):
-    """Clock offset: the clock of node `after` is ahead of the clock of its neighbour `before`."""
+    """Clock offset of node `after`: its clock is ahead of the clock of its neighbour `before`."""
 
     before: int  # node ids
     after: int
     ahead_ns: float
-    error_ns: float  # maximum error, in addition to the timestamp resolution
+    error_ns: float  # maximum error; the timestamp resolution comes in addition
 
 
 def clock_offsets(findings: Findings) -> list[ClockOffset]:
-    """Return the clock offsets between neighbours with packets in both directions.
+    """Return the clock offsets between all neighbours that have packets in both directions.
 
-    Assumes that clocks run at the same rate. Needs the ingress and egress times of each hop.
+    The clocks must run at the same rate. Each hop needs an ingress time and an egress time.
     """
     min_ns: dict[tuple[int, int], int] = {}
     for flow in findings.flows:

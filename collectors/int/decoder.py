@@ -1,8 +1,8 @@
 """Decoder of Telemetry Reports 2.0 and 1.0, with INT 2.1 and 1.0 in the reported packets.
 
-It follows the specifications (p4lang/p4-applications: Telemetry Report Format Specification 2.0,
-INT Dataplane Specification 2.1). Class Encoding holds the parameters that the specifications leave
-open, such as units.
+The decoder follows the specifications (p4lang/p4-applications: Telemetry Report Format
+Specification 2.0, INT Dataplane Specification 2.1). Class Encoding has the parameters that the
+specifications leave open, such as units.
 """
 
 import ctypes
@@ -29,9 +29,10 @@ from collectors.int.native import (
 from minip4.simulator.shared import ARRIVAL
 from telemark.traffic.received import Datagrams
 
-# maximum numbers of records per call of the C decoder
+# maximum numbers of records per call of the C function
 ROOM = {"groups": 4096, "reports": 1 << 15, "hops": 1 << 16, "faults": 1 << 15}
-ASIDE = 100  # maximum number of stored malformed datagrams; new ones replace the oldest
+# maximum number of malformed datagrams that are stored; new datagrams replace the oldest
+ASIDE = 100
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,13 @@ class Encoding:
     """Parameters that the specifications leave to the deployment."""
 
     port: int = 0  # UDP destination port that indicates INT; 0 means none
-    dscp: int = 0  # DSCP value that indicates INT after TCP and UDP
-    # mask of compared DSCP bits; 0 means that the DSCP does not indicate INT
+    dscp: int = 0  # DSCP that indicates INT after TCP and UDP
+    # mask of the DSCP bits that are compared; 0 means that the DSCP does not indicate INT
     dscp_mask: int = 0
-    marker: int = 0  # 64-bit probe marker that indicates INT after TCP and UDP; 0 means none
+    marker: int = 0  # probe marker (64 bits) that indicates INT after TCP and UDP; 0 means none
     timestamp_unit_ns: int = 1  # unit of 64-bit timestamps
     latency_unit_ns: int = 1  # unit of hop latencies
-    # True if INT 1.0 has GEANT's format: 64-bit times, 16-bit level 2 interfaces
+    # True if INT 1.0 has GEANT's format: 64-bit times and 16-bit level 2 interfaces
     int1_long_times: bool = False
 
 
@@ -53,28 +54,31 @@ class Decoded(NamedTuple):
     """Decoded datagrams, as structured arrays (collectors.int.native, c/records.h)."""
 
     groups: NDArray[np.void]  # GROUP records: datagrams with a valid header, in order of arrival
-    # REPORT records in order; `group` is the index of the report's datagram in groups
+    # REPORT records in order; `group` is the index of the datagram in `groups`
     reports: NDArray[np.void]
-    # HOP records: hops of the first report, then of the next report, and so on; source first
+    # HOP records: the hops of the first report, then of the next report, and so on; the source is
+    # first
     hops: NDArray[np.void]
-    faults: NDArray[np.void]  # FAULT records: parse errors, with the number of the datagram
-    data: bytes  # input bytes; the fields `at`, `ds_at` and `int_ds_at` are offsets in these bytes
+    faults: NDArray[np.void]  # FAULT records: parse errors; each has the number of its datagram
+    # bytes of the input; the fields `at`, `ds_at` and `int_ds_at` are offsets in these bytes
+    data: bytes
 
 
 class Fault(NamedTuple):
-    """A parse error and the payload of its datagram, kept for inspection."""
+    """A parse error, and the payload of the datagram, which is stored for inspection."""
 
     time_ns: int
     status: ParseStatus
-    offset: int  # offset of the report in the payload, or 0
+    offset: int  # offset of the report in the payload; 0 if the error is not in a report
     payload: bytes
 
 
 class Decoder:
-    """Decoder of datagrams into arrays; it counts malformed input in `parse_errors`.
+    """Decodes datagrams into arrays. It counts malformed input in `parse_errors`.
 
-    `aside` keeps the latest malformed datagrams. A report with valid metadata but a malformed or
-    truncated packet is returned with a `parse_status`, and is also counted.
+    `aside` stores the latest malformed datagrams. If the metadata of a report are valid, but its
+    packet is malformed or truncated, the report is returned with a `parse_status`, and the error is
+    counted.
     """
 
     def __init__(self, encoding: Encoding) -> None:
@@ -94,7 +98,7 @@ class Decoder:
         self._decode = library().int_decode
 
     def decode(self, datagrams: Datagrams) -> Iterator[Decoded]:
-        """Decode datagrams; yield the results in parts that fit into the arrays."""
+        """Decode datagrams. Yield the results in parts, each of which fits into the arrays."""
         records, data = datagrams.taken
         while len(records):
             done, size = self._run(records, data)
@@ -104,7 +108,10 @@ class Decoder:
             records, data = records[done:], data[size:]
 
     def _run(self, records: NDArray[np.void], data: bytes) -> tuple[int, int]:
-        """Decode until the arrays are full; return the number of datagrams and of bytes used."""
+        """Decode until the arrays are full.
+
+        Return the numbers of decoded datagrams and of their bytes.
+        """
         arrivals = np.ascontiguousarray(records, ARRIVAL)
         octets = np.frombuffer(data, np.uint8)
         given = Input(arrivals.ctypes.data, len(arrivals), octets.ctypes.data)
@@ -122,7 +129,7 @@ class Decoder:
         return Decoded(groups, reports, hops, faults, data)
 
     def _note(self, decoded: Decoded, records: NDArray[np.void]) -> None:
-        """Count parse errors and keep some of the malformed datagrams."""
+        """Count parse errors, and store some of the malformed datagrams."""
         if not len(decoded.faults):
             return
         for number, count in enumerate(np.bincount(decoded.faults["parse_status"]).tolist()):
@@ -140,5 +147,8 @@ class Decoder:
 
 
 def _copy_array(records: NDArray[np.void]) -> NDArray[np.void]:
-    """Copy a structured array as bytes; copy() is several times slower, as it copies each field."""
+    """Copy a structured array as bytes.
+
+    copy() takes several times as long, because it copies each field separately.
+    """
     return records.view(np.uint8).copy().view(records.dtype)

@@ -1,7 +1,7 @@
-"""Index of flows, paths and report sequence numbers, from decoded reports.
+"""Index of flows, of paths, and of sequence numbers of reports, from decoded reports.
 
-Memory is bounded, because entries beyond a limit are evicted or rejected. The index counts evicted
-and rejected entries.
+The memory of the index is bounded. Entries beyond a limit are evicted or rejected, and the index
+counts them.
 """
 
 import secrets
@@ -28,7 +28,8 @@ from collectors.int.native import (
 )
 from telemark.errors import TestbedError
 
-EVENTS_AT_ONCE = 4096  # maximum number of gaps, and of path changes, per call with decoded reports
+# maximum number of gaps, and also of path changes, per call with decoded reports
+EVENTS_AT_ONCE = 4096
 
 
 def address(octets: bytes, ip_version: int) -> str:
@@ -50,22 +51,23 @@ def endpoints(key: Any) -> dict[str, str | int]:
 
 @dataclass(frozen=True)
 class Limits:
-    """Maximum numbers of entries, and how long to wait for further reports of a packet."""
+    """Maximum numbers of entries, and the maximum time to wait for all reports of a packet."""
 
-    flows: int = 16_384  # maximum number of flows; each takes 2.2 KB
-    # maximum number of packets with a partially known path; each takes 1.2 KB
+    flows: int = 16_384  # maximum number of flows; each takes 2.2 KB of memory
+    # maximum number of packets whose path is only partially known; each takes 1.2 KB
     packets: int = 16_384
-    # maximum number of sequence number sources, one per hardware subsystem of a node
+    # maximum number of sources of sequence numbers; each hardware subsystem of a node is a source
     sources: int = 4_096
-    events: int = 10_000  # maximum number of gaps and of path changes; the latest are kept
+    # maximum number of gaps, and also of path changes; the latest ones are stored
+    events: int = 10_000
     settle_us: float = 100_000.0
 
 
 class Index:
-    """Flows with their paths, and report sources with their sequence numbers."""
+    """Index of flows and their paths, and of report sources and their sequence numbers."""
 
     def __init__(self, limits: Limits) -> None:
-        """Raises TestbedError if memory is exhausted or a limit is out of range."""
+        """Raises TestbedError if memory is exhausted, or if a limit is out of range."""
         amounts = (limits.flows, limits.packets, limits.sources, limits.events)
         if not all(0 < amount < 1 << 24 for amount in amounts):
             raise TestbedError(f"limits of the collector: {limits}: expected 1 to 16,777,215 each")
@@ -84,7 +86,7 @@ class Index:
         weakref.finalize(self, self._library.int_index_destroy, self._handle)
 
     def add(self, decoded: Decoded) -> None:
-        """Add decoded reports, in order of arrival."""
+        """Add decoded reports in the order in which they arrived."""
         arrays = (decoded.groups, decoded.reports, decoded.hops, decoded.faults)
         lengths = [len(array) for array in arrays]
         self._library.int_index_add(
@@ -93,28 +95,28 @@ class Index:
         self._take_events()
 
     def settle(self, now_ns: int) -> None:
-        """Close packets whose first report is older than the time limit for further reports."""
+        """Close packets for which the time to wait for further reports has passed."""
         self._library.int_index_settle(self._handle, now_ns)
         self._take_events()
 
     def end(self, time_ns: int) -> None:
-        """End the input; missing reports count as lost."""
+        """Handle the end of the input: missing reports now count as lost."""
         self._library.int_index_end(self._handle, time_ns)
         self._take_events()
 
     def flows(self) -> NDArray[np.void]:
-        """Return FLOW records, most recently seen first."""
+        """Return FLOW records. The flow that was seen last is first."""
         flows = np.zeros(self._library.int_index_flow_count(self._handle), FLOW)
         self._library.int_index_flows(self._handle, flows.ctypes.data)
         return flows
 
     def sources(self) -> NDArray[np.void]:
-        """Return SOURCE records, in order of first appearance."""
+        """Return SOURCE records in the order of their first datagrams."""
         sources = np.zeros(self._limits.sources, SOURCE)
         return sources[: self._library.int_index_sources(self._handle, sources.ctypes.data)].copy()
 
     def counters(self) -> dict[str, int]:
-        """Return the overflow counters of struct int_index_counters in c/index.h."""
+        """Return the numbers of entries beyond limits: struct int_index_counters in c/index.h."""
         counters = IndexCounters()
         self._library.int_index_counters(self._handle, byref(counters))
         return {field[0]: getattr(counters, field[0]) for field in IndexCounters._fields_}

@@ -1,5 +1,6 @@
-"""C library of the INT collector: builds and loads it, and defines records and constants shared
-with C.
+"""C library of the INT collector.
+
+Builds and loads the library, and defines records and constants that Python and C share.
 """
 
 import ctypes
@@ -22,7 +23,10 @@ PATH_HOPS, SEQUENCE_WINDOW = 16, 1024
 
 
 class ParseStatus(enum.IntEnum):
-    """Parse errors; enum parse_status in c/records.h documents how much of the input is usable."""
+    """Parse errors.
+
+    enum parse_status in c/records.h documents which part of the input is still usable.
+    """
 
     NONE = 0
     GROUP_HEADER = 1
@@ -62,8 +66,9 @@ class IntFlag(enum.IntFlag):
 
 
 class Bit(enum.IntFlag):
-    """Bits of RepMdBits, instruction bitmaps and available hop fields; bit 0 of the specifications
-    is the last one here.
+    """Bits of RepMdBits, of instruction bitmaps, and of the available fields of a hop.
+
+    Bit 0 of the specifications is the last bit here.
     """
 
     NODE = 0x8000
@@ -234,7 +239,7 @@ _FUNCTIONS: Signatures = {
 
 @cache
 def library() -> ctypes.CDLL:
-    """Build and load the library. Raises ToolchainError if there is no C compiler."""
+    """Build the library if needed, and load it. Raises ToolchainError if there is no C compiler."""
     with build.shared_object(
         sorted(C_FOLDER.glob("*.c")),
         [build.Generated(layouts.checks(SHARED, NUMBERS))],

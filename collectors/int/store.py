@@ -1,7 +1,8 @@
-"""Parquet store for all reports and hops, queried with DuckDB.
+"""Store of all reports and hops in Parquet files. DuckDB can query them.
 
-A dataset is partitioned by run: <folder>/<table>/run=<run>/<number>.parquet, for each of TABLES.
-Needs the package duckdb, in the extra `store` (pip install -e '.[store]').
+A dataset is partitioned by run: <folder>/<table>/run=<run>/<number>.parquet for each table in
+TABLES. The store needs the package duckdb, which is in the extra `store` (pip install -e
+'.[store]').
 """
 
 import importlib
@@ -28,14 +29,14 @@ _INT_FLAGS = ", ".join(
 
 
 def _nullable(*names: str, bit: Bit) -> str:
-    """Return SQL columns that are NULL for hops without the field."""
+    """Return SQL columns. They are NULL for hops that do not have the field."""
     return ", ".join(
         f"CASE WHEN has & {bit.value} <> 0 THEN {name} END AS {name}" for name in names
     )
 
 
 TABLES = {
-    # SQL that selects the columns of each table; append new columns at the end only.
+    # SQL that selects the columns of each table. New columns must be appended at the end.
     "reports": f"""SELECT report, time_ns, reporter, node, hw_id, sequence, version,
         NULLIF(flow, 0) AS flow, NULLIF(packet, 0) AS packet, {_FLAGS},
         CASE WHEN bits & {Bit.LAST.value} <> 0 THEN queue END AS drop_queue,
@@ -68,10 +69,10 @@ CREATE VIEW links AS
 
 
 class Store:
-    """Writer of one run, in order of arrival; each file appears when it is complete."""
+    """Writes one run, in order of arrival. A file becomes visible when it is complete."""
 
     def __init__(self, folder: Path, run: str) -> None:
-        """Raises TestbedError if the folder cannot be written or already has a run of this name."""
+        """Raises TestbedError if the folder is not writable, or already has a run of this name."""
         if not run or set(run) & set("/=\\") or run.startswith("."):
             raise TestbedError(f"run {run!r}: invalid name; use one without / and =")
         self._connection = _duckdb().connect(":memory:", config={"threads": 1})
@@ -84,7 +85,7 @@ class Store:
         self._files = self._reports = self._rows = 0
 
     def add(self, decoded: Decoded) -> None:
-        """Add decoded reports; they are written in batches."""
+        """Add decoded reports. They are written later, in batches."""
         reports, hops = decoded.reports, decoded.hops
         groups = decoded.groups[reports["group"]]
         number = np.arange(self._reports, self._reports + len(reports), dtype=np.int64)
@@ -102,9 +103,7 @@ class Store:
             self._write()
 
     def close(self) -> None:
-        """Write the remaining rows; merge the flow files into a single file without duplicate
-        flows.
-        """
+        """Write the remaining rows. Merge the files of flows into one file without duplicates."""
         if self._rows:
             self._write()
         self._compact_flows()
@@ -121,7 +120,7 @@ class Store:
         self._rows = 0
 
     def _compact_flows(self) -> None:
-        """Merge all files of flows into the first one."""
+        """Merge all files of the table `flows` into the first file."""
         paths = sorted(self._folders["flows"].glob("*.parquet"))
         if len(paths) < 2:
             return
@@ -132,7 +131,7 @@ class Store:
             path.unlink()
 
     def _copy(self, question: str, path: Path) -> None:
-        """Write the rows of a query to a file; the file appears when it is complete."""
+        """Write the rows of a query to a file. The file becomes visible when it is complete."""
         partial = path.with_suffix(".partial")
         self._connection.execute(f"COPY ({question}) TO '{_quote(partial)}' (FORMAT parquet)")
         give_to_caller(partial)
@@ -143,7 +142,7 @@ _OUT = ("none", "key", "group", "at", "ds_at", "int_ds_at", "first_hop")
 
 
 def _flows(reports: NDArray[np.void]) -> dict[str, NDArray[Any]]:
-    """Return the distinct flows of some reports."""
+    """Return the flows of some reports, each flow once."""
     flows, first = np.unique(reports["flow"], return_index=True)
     keys = reports["key"][first[flows != 0]]
     found: dict[str, NDArray[Any]] = {"flow": flows[flows != 0]}
@@ -156,9 +155,9 @@ def _flows(reports: NDArray[np.void]) -> dict[str, NDArray[Any]]:
 
 
 def connect(folder: Path) -> Any:
-    """Return a DuckDB connection with the tables of all runs of a dataset, and the views of VIEWS.
+    """Return a DuckDB connection with the tables of all runs in a dataset, and the views in VIEWS.
 
-    `connect(folder).sql("SELECT node, max(occupancy) FROM hops GROUP BY node")`. Raises
+    Example: `connect(folder).sql("SELECT node, max(occupancy) FROM hops GROUP BY node")`. Raises
     TestbedError if there is no dataset.
     """
     connection = _duckdb().connect(":memory:")
@@ -168,7 +167,7 @@ def connect(folder: Path) -> Any:
             raise TestbedError(
                 f"{folder}: no stored run of the INT collector; store a run with --store"
             )
-        # remove duplicates, which a killed run may have left
+        # a killed run may have left duplicates
         distinct = "DISTINCT" if table == "flows" else ""
         connection.execute(
             f"CREATE VIEW {table} AS SELECT {distinct} * FROM read_parquet('{_quote(files)}', "

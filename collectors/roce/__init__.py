@@ -1,4 +1,4 @@
-"""RDMA collection: switches write telemetry into a memory region of a collector, over RoCE."""
+"""RDMA collection: over RoCE, switches write telemetry into a memory region of a collector."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""RoCE responder as a host application that replaces the host's NIC, in real and virtual time."""
+"""RoCE responder as an application. It replaces the NIC of its host, in real and virtual time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +20,10 @@ PATH_MTU = 1024
 
 @dataclass(frozen=True)
 class Writer:
-    """A peer, and the region to which only this peer writes; see Region."""
+    """A peer, and the region to which this peer writes.
+
+    No other peer writes to the region (see Region).
+    """
 
     peer: Peer
     record: np.dtype[Any]
@@ -33,25 +36,25 @@ class Writer:
 class Outcome:
     """Result of a responder."""
 
-    records: list[NDArray[Any]]  # records of each writer, shape (count,)
-    # completions, each with its time (ns of the common clock)
+    records: list[NDArray[Any]]  # records of each writer's region, shape (count,)
+    # completions and their times (ns of the common clock)
     completions: list[tuple[int, Completion]]
     counts: Counts
-    refusals: list[str]  # the latest rejected packets, with reasons, as text
+    refusals: list[str]  # the latest rejected packets and the reasons, as text
 
 
 class Responder(Application):
-    """Application that executes the requests of writers; the result is an Outcome.
+    """Application that executes the requests of writers. Its result is an Outcome.
 
-    The targets are known before the responder runs, so that a controller can configure switches
-    with them. Therefore, the R_Keys are predictable; use the responder only in the experiment's own
+    The targets are known before the responder runs, so a controller can already configure switches
+    with them. Therefore, the R_Keys are predictable. Use the responder only in the experiment's own
     network.
     """
 
     def __init__(
         self, address: str, writers: Sequence[Writer], *, hold_us: float = 0, receives: int = 256
     ) -> None:
-        """`address` is the address of the host; for `hold_us` see Host.frames()."""
+        """`address` is the address of the host. For `hold_us`, see Host.frames()."""
         self._address = address
         self._writers = writers
         self._hold_us = hold_us
@@ -68,7 +71,7 @@ class Responder(Application):
         ]  # fmt: skip
 
     def start(self, host: Host) -> None:
-        """Connect the writers and start to receive the host's frames."""
+        """Connect the writers, and start to receive frames of the host."""
         self._nic = SoftNic(
             self._address, mac=host.mac, path_mtu=PATH_MTU, first_qpn=FIRST_QPN,
             limits=Limits(receives=self._receives),
@@ -83,8 +86,9 @@ class Responder(Application):
         self._port = host.frames(self.on_frames, hold_us=self._hold_us)
 
     def _region(self, writer: Writer) -> Region:
-        """Return a region; writers to the same file share it, since a file can be claimed only
-        once.
+        """Return a region.
+
+        Writers to the same file share one region, because a file can be claimed only once.
         """
         for other, region in zip(self._writers, self._regions, strict=False):
             what = (other.path, other.record, other.count)
@@ -93,7 +97,7 @@ class Responder(Application):
         return Region(writer.record, writer.count, writer.path)
 
     def on_frames(self, frames: Frames) -> None:
-        """Execute the requests in frames and send the responses."""
+        """Execute the requests in the frames, and send the responses."""
         for reply in self._nic.receive(frames):
             self._port.send(reply)
         last_ns = int(frames.time_ns[-1])
@@ -103,5 +107,5 @@ class Responder(Application):
         """Return the Outcome."""
         records = [region.records.copy() for region in self._regions]
         for region in self._regions:
-            region.release()  # so that a later collector in the same process can claim the file
+            region.release()  # a later collector in this process can then claim the file
         return Outcome(records, self._completions, self._nic.counts(), self._nic.refusals())

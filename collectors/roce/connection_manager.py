@@ -1,10 +1,10 @@
-"""Connection management (CM): sets up queue pairs with peers that use librdmacm.
+"""Connection management (CM): creates queue pairs for peers that use librdmacm.
 
 IBTA, chapter 12, and annex A11 (RDMA IP CM service). A peer sends REQ to queue pair 1, the manager
-responds with REP, and the peer sends RTU. DREQ ends the connection, and the manager responds with
-DREP. Either side may reject with REJ. The private data of REP give the peer its target: base (8
-bytes), R_Key (4) and length (8), in network byte order. A peer retransmits a message that gets no
-response.
+responds with REP, and the peer sends RTU. DREQ ends a connection, and the other side responds with
+DREP. Both sides may reject with REJ. The private data of REP is the target of the peer: base (8
+bytes), R_Key (4) and length (8), in network byte order. If a peer gets no response to a message, it
+sends the message again.
 """
 
 import enum
@@ -26,10 +26,11 @@ from collectors.roce.verbs_peer import MEMORY
 from telemark.errors import TestbedError
 
 QKEY = 0x80010000  # Q_Key of queue pair 1 (10.2.5)
-SERVICE_OF_TCP_PORTS = 0x0000000001060000  # prefix of service IDs; the TCP port is added (A11.2)
+SERVICE_OF_TCP_PORTS = 0x0000000001060000  # prefix of service IDs; the rest is the TCP port (A11.2)
 SOURCE_PORT = 0xC001
-CONNECTIONS = 1024  # maximum number of remembered connections
-RNR_RETRIES = 7 << 5  # retry forever (12.7.38), since completions may wait for the reader
+CONNECTIONS = 1024  # maximum number of connections that the manager remembers
+# retry forever (12.7.38), because completions may wait until the reader is ready
+RNR_RETRIES = 7 << 5
 _MAD = struct.Struct("!BBBBHHQHHI")  # MAD header (13.4.3), from base version to attribute modifier
 _CLASS, _CLASS_VERSION, _SEND = 7, 2, 3
 _BODY = 232
@@ -47,7 +48,7 @@ class Attribute(enum.IntEnum):
 
 
 class RejectReason(enum.IntEnum):
-    """Reasons in a REJ (12.6.7.2)."""
+    """Reasons for which a REJ rejects (12.6.7.2)."""
 
     NO_QUEUE_PAIR = 1
     INVALID_SERVICE = 8
@@ -57,7 +58,7 @@ class RejectReason(enum.IntEnum):
 
 @dataclass(frozen=True)
 class _Connection:
-    asked: Packet  # frame that contained the REQ
+    asked: Packet  # frame in which the REQ arrived
     own_id: int
     qpn: int
     request: bytes  # body of the REQ
@@ -65,23 +66,23 @@ class _Connection:
 
 
 class ConnectionManager:
-    """Responds to connection requests for a port with targets in a domain."""
+    """Responds to requests for connections at a port. The targets are in one domain."""
 
     def __init__(self, nic: SoftNic, domain: Domain, port: int) -> None:
         self._nic = nic
         self._domain = domain
         self._service = SERVICE_OF_TCP_PORTS + port
-        # keys are pairs: address and ID of a peer
+        # each key is a pair: the address and the ID of a peer
         self._connections: dict[tuple[str, int], _Connection] = {}
         self._next_id = secrets.randbits(32)
-        self._psn = 0  # packet sequence number of queue pair 1
+        self._psn = 0  # packet sequence number in queue pair 1
 
     def answers(self, frames: list[bytes]) -> list[bytes]:
-        """Return the responses to frames sent to queue pair 1 (SoftNic.management())."""
+        """Return the responses to frames that were sent to queue pair 1 (SoftNic.management())."""
         found = []
         for frame in frames:
             packet = Ether(frame)
-            if DETH not in packet:  # scapy parsed another protocol because of the UDP source port
+            if DETH not in packet:  # because of the UDP source port, scapy parsed another protocol
                 continue
             message = bytes(packet[DETH].payload)
             if packet[DETH].qkey != QKEY or len(message) != _MAD.size + _BODY:
@@ -95,7 +96,7 @@ class ConnectionManager:
         return found
 
     def end(self) -> list[bytes]:
-        """Close all connections; return the DREQ frames for the peers."""
+        """Close all connections. Return the DREQ frames for the peers."""
         found = []
         for source, their_id in [*self._connections]:
             connection = self._connections[source, their_id]
@@ -119,7 +120,10 @@ class ConnectionManager:
         return None
 
     def _handle_reject(self, body: bytes, their_id: int, source: str) -> None:
-        """Handle a REJ: a response to our REP or, without our ID, a timeout of the peer."""
+        """Handle a REJ.
+
+        If it contains our ID, it is a response to our REP. Otherwise, the peer reports a timeout.
+        """
         connection = self._connections.get((source, their_id))
         if connection is not None and _own_id(body) in (0, connection.own_id):
             self._forget(source, their_id)
@@ -127,13 +131,16 @@ class ConnectionManager:
     def _disconnect(
         self, body: bytes, their_id: int, source: str
     ) -> tuple[Attribute, bytes] | None:
-        """Handle a DREQ; it is stale unless it contains both IDs and our queue pair (12.6.10)."""
+        """Handle a DREQ.
+
+        It is stale unless it contains both IDs and our queue pair (12.6.10).
+        """
         connection = self._connections.get((source, their_id))
         if connection is not None:
             if _id_and_queue_pair(body) != (connection.own_id, connection.qpn):
                 return None
             self._forget(source, their_id)
-        # The peer retransmits DREQ if DREP was lost.
+        # If DREP was lost, the peer sends DREQ again.
         return Attribute.DREP, (body[4:8] + body[:4]).ljust(_BODY, b"\0")
 
     def _forget(self, source: str, their_id: int) -> None:
@@ -142,7 +149,7 @@ class ConnectionManager:
     def _connect(self, body: bytes, their_id: int, packet: Packet) -> tuple[Attribute, bytes]:
         source = _source(packet)
         known = self._connections.get((source, their_id))
-        # REP was lost, and the peer retransmits REQ
+        # REP was lost, so the peer has sent REQ again
         if known is not None and known.request == body:
             return Attribute.REP, known.reply
         self._forget_stale(source, their_id, body[32:35])
@@ -153,7 +160,7 @@ class ConnectionManager:
             return _reject(their_id, RejectReason.INVALID_TRANSPORT)
         if 128 << (body[50] >> 4) != self._nic.path_mtu:
             return _reject(their_id, RejectReason.INVALID_MTU)
-        # The PSN in the REP is the first PSN that the peer uses (12.7.31).
+        # The PSN in our REP is the first PSN that the peer will use (12.7.31).
         peer = Peer(source, qpn=int.from_bytes(body[32:35], "big"), psn=secrets.randbits(24))
         kind = Transport.UC if transport else Transport.RC
         try:
@@ -169,7 +176,7 @@ class ConnectionManager:
         return Attribute.REP, connection.reply
 
     def _forget_stale(self, source: str, their_id: int, qpn: bytes) -> None:
-        """Forget the connection of a peer that reuses an ID or a queue pair (12.9.8.3)."""
+        """Forget an old connection if its peer uses its ID or queue pair again (12.9.8.3)."""
         stale = [
             key
             for key, each in self._connections.items()
@@ -187,12 +194,12 @@ class ConnectionManager:
 
 
 def _own_id(body: bytes) -> int:
-    """Return our ID from a message that follows REQ."""
+    """Return our ID from a message that the peer sends after REQ."""
     return int.from_bytes(body[4:8], "big")
 
 
 def _id_and_queue_pair(body: bytes) -> tuple[int, int]:
-    """Return our ID and queue pair from a DREQ."""
+    """Return our ID and our queue pair from a DREQ."""
     return _own_id(body), int.from_bytes(body[8:11], "big")
 
 
@@ -225,6 +232,6 @@ def _rep(own_id: int, their_id: int, target: Target) -> bytes:
 
 def _reject(their_id: int, why: RejectReason) -> tuple[Attribute, bytes]:
     body = bytearray(_BODY)
-    # 0 means that the rejected message is REQ
+    # 0 means that REQ is the rejected message
     struct.pack_into("!IIBBH", body, 0, 0, their_id, 0, 0, why)
     return Attribute.REJ, bytes(body)

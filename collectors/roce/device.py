@@ -1,6 +1,8 @@
-"""RDMA device of the kernel, over libibverbs: an RDMA NIC or rdma_rxe.
+"""RDMA device of the kernel, through libibverbs.
 
-Needs ./setup.sh --rdma.
+It is an RDMA NIC, or rdma_rxe.
+
+It needs `./setup.sh --rdma`.
 """
 
 import errno
@@ -18,7 +20,8 @@ except ImportError:  # Device() reports the missing library
     device = None
 
 PORT = 1
-MOST_ATOMICS = 16  # number of responses stored for retransmitted requests (max_dest_rd_atomic)
+# number of responses that are stored in case requests are sent again (max_dest_rd_atomic)
+MOST_ATOMICS = 16
 HOP_LIMIT = 64
 RNR_TIMER = 14  # code for 1 ms (IBTA 9.7.5.2.8, table 45)
 MTU_BYTES = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}  # enum ibv_mtu
@@ -30,7 +33,7 @@ class Device:
     """RDMA device with an IPv4 or IPv6 address, for RoCEv2."""
 
     def __init__(self, address: str) -> None:
-        """Raises TestbedError if no device has the address, or if libibverbs is missing."""
+        """Raises TestbedError if no device has the address or libibverbs is missing."""
         if device is None:
             raise TestbedError("libibverbs (pyverbs) is not installed: run ./setup.sh --rdma")
         self.name, self._gid_index = _find_device(address)
@@ -39,7 +42,7 @@ class Device:
 
     @property
     def path_mtu(self) -> int:
-        """Maximum payload of a packet, in bytes."""
+        """Maximum payload of a packet in bytes."""
         return MTU_BYTES[self._path_mtu]
 
     @staticmethod
@@ -48,7 +51,7 @@ class Device:
         return int(enums.IBV_QPT_RC if transport is Transport.RC else enums.IBV_QPT_UC)
 
     def attributes(self, peer: Peer, transport: Transport, access: Access) -> Any:
-        """Return the attributes of a queue pair that is ready to receive from a peer."""
+        """Return the attributes for a queue pair that is ready to receive from a peer."""
         route = addr.GlobalRoute(addr.GID(_format_gid(gid(peer.address))),
                                  sgid_index=self._gid_index, hop_limit=HOP_LIMIT)  # fmt: skip
         attributes = qp.QPAttr(port_num=PORT)
@@ -63,7 +66,10 @@ class Device:
 
 
 def _find_device(address: str) -> tuple[str, int]:
-    """Return the device with the address, and the address's index among the RoCEv2 GIDs."""
+    """Return the device with the address.
+
+    Also returns the index of the address in the list of RoCEv2 GIDs.
+    """
     for path in sorted(DEVICES.glob(f"*/ports/{PORT}/gids/*")):
         kind = path.parents[1] / "gid_attrs/types" / path.name
         try:
@@ -78,12 +84,12 @@ def _find_device(address: str) -> tuple[str, int]:
 
 
 def _format_gid(packed: bytes) -> str:
-    """Format a GID with all eight groups, as verbs do."""
+    """Format a GID like verbs do: with all eight groups."""
     return ":".join(packed[at : at + 2].hex() for at in range(0, 16, 2))
 
 
 def flags(access: Access) -> int:
-    """Convert access rights to verbs flags."""
+    """Convert access rights to flags of verbs."""
     flags = enums.IBV_ACCESS_LOCAL_WRITE
     if access & Access.WRITE:
         flags |= enums.IBV_ACCESS_REMOTE_WRITE
@@ -93,7 +99,10 @@ def flags(access: Access) -> int:
 
 
 def call_verbs(what: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a verbs function; on failure, raise TestbedError whose message starts with `what`."""
+    """Call a function of verbs.
+
+    On failure, raise TestbedError, whose message starts with `what`.
+    """
     try:
         return call(*arguments)
     except pyverbs_error.PyverbsRDMAError as error:

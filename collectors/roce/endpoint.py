@@ -1,4 +1,4 @@
-"""Interface of both RoCE endpoints: the software responder (softnic) and a real stack (verbs).
+"""Interface of both RoCE endpoints: a responder in software (softnic), or a real stack (verbs).
 
 region = Region(TCP, 1 << 16, Path("records"))
 endpoint = ...                                  # SoftNic or Verbs
@@ -20,14 +20,14 @@ from telemark.errors import TestbedError
 
 
 class Transport(enum.Enum):
-    """Queue pair transport: reliable connection, with acknowledgements, or unreliable one."""
+    """Transport of a queue pair: reliable connection (RC), which has ACKs, or unreliable (UC)."""
 
     RC = "rc"
     UC = "uc"
 
 
 class Access(enum.IntFlag):
-    """Access rights of peers to a region; WRITE includes writes with immediate."""
+    """Access rights of peers to a region. WRITE includes WRITE WITH IMMEDIATE."""
 
     WRITE = 1
     ATOMIC = 2
@@ -38,11 +38,11 @@ WRITE_AND_ATOMIC = Access.WRITE | Access.ATOMIC
 
 @dataclass(frozen=True)
 class Peer:
-    """Writing peer, such as a switch: all parameters that a queue pair needs."""
+    """Peer that writes, e.g. a switch. It has all parameters that a queue pair needs."""
 
-    address: str  # IPv4 or IPv6 address; for RoCEv1 the GID, written as ::ffff:10.0.0.1
-    qpn: int  # queue pair number, to which responses are sent
-    psn: int  # PSN of the first packet
+    address: str  # IPv4 or IPv6 address; for RoCEv1, the GID in the form ::ffff:10.0.0.1
+    qpn: int  # number of the peer's queue pair; responses are sent to it
+    psn: int  # PSN of the first packet from the peer
 
     def __post_init__(self) -> None:
         """Raises TestbedError."""
@@ -58,16 +58,19 @@ class Target:
 
     address: str  # see Peer.address
     qpn: int
-    psn: int  # PSN of the first expected packet
+    psn: int  # PSN of the packet that is expected first
     rkey: int
-    base: int  # virtual address of the first byte of the region
+    base: int  # virtual address of the first byte in the region
     length: int  # length of the region in bytes
-    path_mtu: int  # maximum payload of a packet, in bytes
+    path_mtu: int  # maximum payload of a packet in bytes
     transport: Transport
 
 
 class Domain(NamedTuple):
-    """Registered region in its own protection domain; other queue pairs cannot access it."""
+    """Registered region in its own protection domain.
+
+    Queue pairs of other domains cannot access it.
+    """
 
     rkey: int
     base: int
@@ -75,11 +78,11 @@ class Domain(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """A completed WRITE WITH IMMEDIATE; all earlier requests are complete, too."""
+    """A WRITE WITH IMMEDIATE that was executed. All earlier requests were executed before."""
 
     qpn: int
-    immediate: int  # immediate value of 32 bits, as in the packet
-    length: int  # number of bytes written
+    immediate: int  # immediate value (32 bits), as in the packet
+    length: int  # number of bytes that were written
 
 
 @dataclass
@@ -91,11 +94,14 @@ class Counts:
 
 
 class Endpoint(ABC):
-    """Endpoint that executes the writes of peers into registered regions."""
+    """Endpoint that executes requests of peers, which write into registered regions."""
 
     @abstractmethod
     def register(self, region: Region, access: Access = WRITE_AND_ATOMIC) -> Domain:
-        """Claim a region and let queue pairs of this domain access it. Raises TestbedError."""
+        """Claim a region, and let queue pairs of the returned domain access it.
+
+        Raises TestbedError.
+        """
 
     @abstractmethod
     def connect(
@@ -106,27 +112,27 @@ class Endpoint(ABC):
 
     @abstractmethod
     def disconnect(self, qpn: int) -> None:
-        """Close a queue pair; later packets of its peer are rejected. Raises TestbedError."""
+        """Close a queue pair. Later packets of its peer are rejected. Raises TestbedError."""
 
     @abstractmethod
     def completions(self) -> list[Completion]:
-        """Return new completions in order, without blocking.
+        """Return the new completions in order. Does not block.
 
-        An endpoint holds a bounded number of completions. Above this number, RC peers get RNR NAKs,
-        and packets of UC peers are rejected.
+        The number of completions that an endpoint stores is limited. Above this limit, peers on RC
+        get RNR NAKs, and packets of peers on UC are rejected.
         """
 
     @abstractmethod
     def counts(self) -> Counts:
-        """Return packet counts since the endpoint was opened."""
+        """Return the numbers of packets since the endpoint was opened."""
 
     @abstractmethod
     def close(self) -> None:
-        """Reject all further packets; regions keep their content."""
+        """Reject all packets from now on. Regions keep their content."""
 
 
 def gid(address: str) -> bytes:
-    """Return an address as a GID of 16 bytes (IBTA A17.4.1). Raises TestbedError."""
+    """Return an address as a GID, which has 16 bytes (IBTA A17.4.1). Raises TestbedError."""
     try:
         parsed = ip_address(address)
     except ValueError:

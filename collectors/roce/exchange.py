@@ -1,14 +1,14 @@
-"""Queue pair setup over TCP: a switch's controller requests a write target from a collector.
+"""Setup of queue pairs over TCP: the controller of a switch requests a target from a collector.
 
-Messages in both directions, in network byte order:
+Messages have the same header in both directions. Numbers are in network byte order:
 
     magic "TLMK", version (1 byte: 1), kind (1 byte), length of the rest (2 bytes)
     ASK    transport (1: 0 RC, 1 UC), access (1), 2 bytes of zeros, QPN (4), first PSN (4), GID (16)
     TARGET the same for the collector, then R_Key (4), path MTU (4), base (8), length (8)
     REFUSE reason, in UTF-8
 
-The collector closes the queue pair when the TCP connection ends. After the setup, the connection
-carries no messages. If it ends, the controller connects again with a new PSN.
+The collector closes the queue pair when the TCP connection ends. After the setup, no messages are
+sent over the connection. If the connection ends, the controller connects again with a new PSN.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from telemark.errors import TestbedError
 
 MAGIC, VERSION = b"TLMK", 1
 ASK, TARGET, REFUSE = 1, 2, 3
-TIMEOUT_S = 5.0  # maximum time to receive a complete message
+TIMEOUT_S = 5.0  # maximum time until a message is complete
 _HEAD = struct.Struct("!4sBBH")
 _ENDS = struct.Struct("!BBHII16s")
 _MEMORY = struct.Struct("!IIQQ")
@@ -30,7 +30,7 @@ _TRANSPORTS = (Transport.RC, Transport.UC)
 
 
 class Request(NamedTuple):
-    """Request of a controller."""
+    """Request from a controller."""
 
     peer: Peer
     transport: Transport
@@ -47,19 +47,19 @@ class Lease:
         self._reader, self._writer = reader, writer
 
     async def ended(self) -> None:
-        """Wait until the collector closes the connection, for example because it restarts."""
+        """Wait until the collector closes the connection, e.g. because it restarts."""
         with contextlib.suppress(ConnectionError):
             await self._reader.read(1)
 
     async def close(self) -> None:
-        """Close the connection; the collector then closes the queue pair."""
+        """Close the connection. Then the collector closes the queue pair."""
         self._writer.close()
         with contextlib.suppress(ConnectionError):
             await self._writer.wait_closed()
 
 
 async def serve(endpoint: Endpoint, domain: Domain, address: str, port: int) -> asyncio.Server:
-    """Serve targets in a domain. Raises OSError if the port is in use."""
+    """Give targets in a domain to controllers. Raises OSError if the port is in use."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         target = None
@@ -69,11 +69,11 @@ async def serve(endpoint: Endpoint, domain: Domain, address: str, port: int) -> 
                 domain, asked.peer, transport=asked.transport, access=asked.access
             )
             writer.write(_message(TARGET, _target(target, asked.access)))
-            await reader.read(1)  # returns when the peer closes the connection or sends more
+            await reader.read(1)  # returns when the peer closes the connection, or sends more data
         except (TestbedError, ValueError) as error:
             writer.write(_message(REFUSE, str(error).encode()))
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.TimeoutError):
-            pass  # the peer is gone, or uses a different protocol
+            pass  # the peer has gone, or uses another protocol
         finally:
             if target is not None:
                 endpoint.disconnect(target.qpn)
@@ -86,7 +86,10 @@ async def lease(
     address: str, port: int, peer: Peer, *, transport: Transport = Transport.RC,
     access: Access = Access.WRITE,
 ) -> Lease:  # fmt: skip
-    """Request a target from a collector. Raises TestbedError if it rejects or is unreachable."""
+    """Request a target from a collector.
+
+    Raises TestbedError if the collector rejects the request or is unreachable.
+    """
     where = f"collector at {address}, port {port}"
     try:
         reader, writer = await asyncio.open_connection(address, port)
@@ -106,7 +109,7 @@ async def lease(
 
 
 async def _receive(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Receive a message; return its kind and content. Raises ValueError."""
+    """Receive a message. Return its kind and its content. Raises ValueError."""
 
     async def both() -> tuple[int, bytes]:
         magic, version, kind, length = _HEAD.unpack(await reader.readexactly(_HEAD.size))
@@ -152,6 +155,6 @@ def _read_target(kind: int, content: bytes) -> Target:
 
 
 def _address(packed: bytes) -> str:
-    """Convert a GID to an address: IPv4 for an IPv4-mapped GID, otherwise IPv6."""
+    """Convert a GID to an address. An IPv4-mapped GID gives IPv4, any other gives IPv6."""
     address = IPv6Address(packed)
     return str(address.ipv4_mapped or address)

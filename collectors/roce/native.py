@@ -1,4 +1,7 @@
-"""Loader of the C library of the responder, and structures and constants shared with C."""
+"""Loader of the responder's C library.
+
+Also defines structures and constants that Python and C share.
+"""
 
 import ctypes
 import enum
@@ -20,7 +23,7 @@ REFUSALS, MANAGEMENT_ROOM = 1024, 2048
 
 
 class Reason(enum.IntEnum):
-    """Result of processing a packet (enum roce_reason)."""
+    """Result of a packet (enum roce_reason)."""
 
     ACCEPTED = 0
     MANAGED = 1
@@ -135,9 +138,9 @@ _FUNCTIONS: Signatures = {
 
 @cache
 def library(*, sanitize: bool = False) -> ctypes.CDLL:
-    """Build and load the library. Raises ToolchainError if there is no C compiler.
+    """Build the library if needed, and load it. Raises ToolchainError if there is no C compiler.
 
-    `sanitize`: see shared_object().
+    For `sanitize`, see shared_object().
     """
     with build.shared_object(
         sorted(C_FOLDER.glob("*.c")),

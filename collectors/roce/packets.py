@@ -1,13 +1,14 @@
-"""RoCE packets in scapy, v1 and v2, with iCRC. These layers replace scapy's layers where those are
-wrong.
+"""RoCE packets in scapy: v1 and v2, with iCRC.
 
-Sources: InfiniBand Architecture Specification 1 (IBTA), 5.2, 9.2 to 9.4; its annexes A16 (RoCE) and
+These layers replace layers of scapy that are wrong.
+
+Sources: InfiniBand Architecture Specification 1 (IBTA), 5.2 and 9.2 to 9.4; annexes A16 (RoCE) and
 A17 (RoCEv2). Build and parse a packet layer by layer:
 
     Ether() / IP(src=..., dst=..., flags="DF") / UDP(sport=49152) / BTH(opcode=Op.WRITE_ONLY, ...)
         / RETH(va=..., rkey=..., length=5) / Raw(b"12345") / Padding(3 bytes)
 
-Lengths and the final iCRC are computed unless they are given (icrc=None).
+Lengths and the iCRC at the end are computed, unless they are given (icrc=None).
 """
 
 import enum
@@ -30,11 +31,11 @@ from scapy.packet import Packet, Raw, bind_layers, split_layers
 
 PORT = 4791  # UDP port of RoCEv2 (A17.2)
 ETHERTYPE = 0x8915  # Ethertype of RoCEv1 (A16.2)
-NEXT_HEADER = 0x1B  # Next Header value of the GRH if a BTH follows (8.3.3)
+NEXT_HEADER = 0x1B  # Next Header of a GRH that is followed by a BTH (8.3.3)
 UC = 0x20  # offset from RC opcodes to UC opcodes
 UD = 0x60  # offset from RC opcodes to UD opcodes
 PSN_MASK = 0xFFFFFF
-UNLIMITED = 0x1F  # AETH syndrome of an ACK without credit limit
+UNLIMITED = 0x1F  # AETH syndrome of an ACK that does not limit credits
 
 _DUMMY_LRH = b"\xff" * 8
 _IPV4, _IPV6, _UDP, _BTH = 20, 40, 8, 12  # header sizes in bytes
@@ -58,7 +59,7 @@ class Op(enum.IntEnum):
 
 
 class Nak(enum.IntEnum):
-    """AETH syndromes of NAKs (9.7.5.1.4); the low 5 bits of RNR are a timer."""
+    """AETH syndromes of NAKs (9.7.5.1.4). The low 5 bits of RNR are a timer."""
 
     RNR = 0x20
     SEQUENCE = 0x60
@@ -68,10 +69,12 @@ class Nak(enum.IntEnum):
 
 
 def icrc(packet: bytes) -> bytes:
-    """Return the iCRC of a packet without its last four bytes, in wire order.
+    """Return the iCRC of a packet in wire order.
 
-    `packet` begins with the IP header or the GRH. It covers fields that change in transit as ones
-    (7.8.1, A16.5.1, A17.3.3). Raises ValueError if the packet cannot be RoCE.
+    The argument is the packet without its last four bytes.
+
+    `packet` begins with the IP header or the GRH. In the iCRC, fields that change in transit count
+    as ones (7.8.1, A16.5.1, A17.3.3). Raises ValueError if the packet cannot be RoCE.
     """
     masked = bytearray(packet)
     if masked[0] == 0x45:
@@ -89,19 +92,20 @@ def icrc(packet: bytes) -> bytes:
         raise ValueError(f"first byte {masked[0]:#x}: expected IPv4 without options, IPv6 or GRH")
     if len(masked) < bth + _BTH:
         raise ValueError(f"{len(masked)} bytes: no room for a BTH")
-    for at in (*ones, bth + 4):  # last byte: FECN, BECN and reserved bits of the BTH
+    for at in (*ones, bth + 4):  # the last byte has FECN, BECN and reserved bits of the BTH
         masked[at] = 0xFF
     return zlib.crc32(_DUMMY_LRH + masked).to_bytes(4, "little")
 
 
 class BTH(roce.BTH):
-    """Base Transport Header (9.2); `icrc` follows the payload."""
+    """Base Transport Header (9.2). The field `icrc` follows the payload."""
 
-    payload_guess: list[Any] = []  # not inherited; _bind() adds its own entries
+    payload_guess: list[Any] = []  # not inherited, because _bind() adds entries for this class
 
     def compute_icrc(self, p: bytes) -> bytes:
-        """Compute the iCRC; scapy calls this with BTH and payload, including four bytes for the
-        iCRC.
+        """Compute the iCRC.
+
+        scapy calls this method with BTH and payload, including four bytes for the iCRC.
         """
         lower: Any = self.underlayer
         above = lower.underlayer if isinstance(lower, UDP) else lower
@@ -143,21 +147,21 @@ class RETH(Packet):
 
 
 class ImmDt(Packet):
-    """Immediate Data (9.3.6) in network byte order, which the responder does not interpret."""
+    """Immediate Data (9.3.6) in network byte order. The responder does not interpret it."""
 
     name = "ImmDt"
     fields_desc = [XIntField("data", 0)]
 
 
 class DETH(Packet):
-    """Datagram Extended Transport Header (9.3.2), in front of connection management."""
+    """Datagram Extended Transport Header (9.3.2). It precedes connection management."""
 
     name = "DETH"
     fields_desc = [XIntField("qkey", 0), ByteField("reserved", 0), XBitField("sqpn", 0, 24)]
 
 
 class AtomicETH(Packet):
-    """Atomic Extended Transport Header (9.3.4); `swap` is the addend of FETCH_ADD."""
+    """Atomic Extended Transport Header (9.3.4). For FETCH_ADD, `swap` is the number to add."""
 
     name = "AtomicETH"
     fields_desc = [
@@ -169,7 +173,7 @@ class AETH(roce.AETH):
     """ACK Extended Transport Header (9.3.5)."""
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """Choose AtomicAckETH for the response to an atomic operation."""
+        """Choose AtomicAckETH if this is the response to an atomic operation."""
         is_atomic = isinstance(self.underlayer, BTH) and (
             self.underlayer.opcode == Op.ATOMIC_ACKNOWLEDGE
         )
@@ -177,7 +181,7 @@ class AETH(roce.AETH):
 
 
 class AtomicAckETH(Packet):
-    """Atomic ACK Extended Transport Header (9.3.5.2): the previous value."""
+    """Atomic ACK Extended Transport Header (9.3.5.2): the value before the operation."""
 
     name = "AtomicAckETH"
     fields_desc = [XLongField("before", 0)]

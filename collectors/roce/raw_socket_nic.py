@@ -1,4 +1,7 @@
-"""Software endpoint in real time at a network interface; the kernel's IP stack stays active."""
+"""Software endpoint at a network interface, in real time.
+
+The IP stack of the kernel stays active.
+"""
 
 import atexit
 import ctypes
@@ -15,15 +18,15 @@ from collectors.roce.softnic import SoftNic
 from telemark.errors import TestbedError
 
 SO_ATTACH_FILTER = 26  # asm-generic/socket.h
-# BPF_RET | BPF_K returns 0: no byte of any packet is accepted
+# The program returns 0 (BPF_RET | BPF_K), so no packet is accepted.
 _DROP_ALL = struct.pack("HBBI", 0x06, 0, 0, 0)
 
 
 class RawSocketNic:
-    """Receiver that passes frames of `interface` to `nic` in a native thread. Needs root."""
+    """Passes the frames of `interface` to `nic` in a native thread. Needs root."""
 
     def __init__(self, nic: SoftNic, interface: str) -> None:
-        """Raises TestbedError if the interface does not exist or access is denied."""
+        """Raises TestbedError if the interface does not exist, or if access is denied."""
         self.nic = nic
         self._library = library()
         self._quiet = _bind_silent_socket(nic.address)
@@ -36,25 +39,25 @@ class RawSocketNic:
         self._bypass = self._open_bypass(interface)
         self._error = 0
         self._drops = 0
-        # A finalizer stops the thread if close() is never called. The thread uses the memory of
-        # `nic`. At interpreter exit, finalizers run in reverse order, so this one runs before the
-        # finalizer of `nic`.
+        # The thread uses the memory of `nic`. If close() is never called, a finalizer stops the
+        # thread. When the interpreter exits, finalizers run in reverse order. So this finalizer
+        # runs before the finalizer of `nic`.
         self._thread = threading.Thread(target=self._run, name=f"roce {interface}", daemon=True)
         self._thread.start()
         atexit.register(self.close)
 
     @property
     def bypasses_ip(self) -> bool:
-        """True if RoCE frames bypass the kernel's IP stack.
+        """True if RoCE frames bypass the IP stack of the kernel.
 
-        The IP stack needs more CPU time than the responder.
+        If they do not, the IP stack needs more CPU time than the responder.
         """
         return self._bypass >= 0
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait for completions or connection management frames; return whether some arrived.
+        """Wait for completions or management frames. Return whether some have arrived.
 
-        Raises TestbedError if the interface is gone.
+        Raises TestbedError if the interface no longer exists.
         """
         ready = not self._error and bool(select.select([self._wake], [], [], timeout_s)[0])
         if ready:
@@ -64,17 +67,17 @@ class RawSocketNic:
         return ready
 
     def send(self, frame: bytes) -> None:
-        """Send a frame, such as a response of connection management. Raises OSError."""
+        """Send a frame, e.g. a response of connection management. Raises OSError."""
         if number := self._library.roce_socket_send(self._handle, frame, len(frame)):
             raise OSError(number, os.strerror(number))
 
     def drops(self) -> int:
-        """Return the number of frames dropped because the ring was full."""
+        """Return how many frames were dropped because the ring was full."""
         self._drops += self._library.roce_socket_drops(self._handle)
         return self._drops
 
     def close(self) -> None:
-        """Stop the thread; regions keep their content."""
+        """Stop the thread. Regions keep their content."""
         atexit.unregister(self.close)
         os.eventfd_write(self._stop, 1)
         self._thread.join()
@@ -84,7 +87,10 @@ class RawSocketNic:
         self._close_files()
 
     def _open_bypass(self, interface: str) -> int:
-        """Return a file descriptor; -1 if the kernel is older than 6.6 or BPF is not permitted."""
+        """Return a file descriptor, or -1.
+
+        It is -1 if the kernel is older than 6.6, or if BPF is not permitted.
+        """
         bypass: int = self._library.roce_bypass_open(interface.encode(), self.nic.gid)
         number = ctypes.get_errno()
         if bypass < 0 and number not in (errno.EINVAL, errno.EPERM, errno.ENOSYS):
@@ -104,7 +110,10 @@ class RawSocketNic:
 
 
 def _bind_silent_socket(address: str) -> socket.socket:
-    """Open a socket that receives nothing, so that the kernel sends no ICMP port unreachable."""
+    """Open a socket that receives nothing.
+
+    Because of this socket, the kernel sends no ICMP port unreachable.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     kernel = socket.socket(family, socket.SOCK_DGRAM)
     program = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))

@@ -1,7 +1,7 @@
-"""Region: memory that peers write to, optionally backed by a file.
+"""Region: memory to which peers write. A file may contain it.
 
-`record` is the dtype of one write of a peer. `records` is a numpy view of the memory to which peers
-write. A record may be half written before the write is acknowledged or a completion reports it.
+`record` is the dtype of a peer's write. `records` is a numpy view of the memory. A record may be
+half written until the write is acknowledged or a completion reports it.
 """
 
 import fcntl
@@ -46,18 +46,18 @@ the congestion threshold. path_record_t of p4src/roce/paths.p4.
 """
 
 
-# regions whose files this process has claimed
+# regions whose files were claimed by this process
 _claimed: "weakref.WeakSet[Region]" = weakref.WeakSet()
 
 
 class Region:
-    """Memory region of `count` records, initially zero.
+    """Memory region of `count` records. They are initially zero.
 
-    An existing file of this length keeps its content.
+    If a file of this length exists, its content is kept.
     """
 
     def __init__(self, record: np.dtype[Any], count: int, path: Path | None = None) -> None:
-        """Raises TestbedError if there is not enough space or if the file has another length."""
+        """Raises TestbedError if there is not enough space, or if the file has another length."""
         self.record, self.count, self.path = record, count, path
         self.length = record.itemsize * count  # bytes
         if self.length <= 0:
@@ -77,14 +77,16 @@ class Region:
 
     @property
     def address(self) -> int:
-        """Address of the memory in this process, for C."""
+        """Address of the memory in this process. C uses it."""
         return int(self.bytes.ctypes.data)
 
     def claim(self) -> None:
-        """Claim the file, so that no other collector uses it; processes may still read it.
+        """Claim the file, so that no other collector uses it.
 
-        The claim ends with this process; forked workers do not inherit it. Raises TestbedError if
-        another collector holds it.
+        Other processes may still read the file.
+
+        The claim ends when this process ends. Forked workers do not inherit it. Raises TestbedError
+        if another collector has claimed the file.
         """
         if self.path is None or (self._claim is not None and self._claim.alive):
             return
@@ -103,15 +105,15 @@ class Region:
             raise TestbedError(f"region {self.path}: {why}") from None
 
     def release(self) -> None:
-        """Release the claim of the file."""
+        """Give up the claim of the file."""
         if self._claim is not None:
             self._claim()
 
     def sync(self) -> None:
-        """Wait until the file is on disk.
+        """Wait until the content of the file is on disk.
 
-        Without this call, the content survives the end of this process but not a crash of the
-        machine, because the kernel writes it to disk after up to half a minute
+        Without this call, the content survives the end of this process, but not a crash of the
+        machine. The kernel writes the content to disk after up to half a minute
         (vm.dirty_expire_centisecs).
         """
         self._memory.flush()
@@ -121,7 +123,8 @@ class Region:
         try:
             length = os.fstat(descriptor).st_size
             if length == 0:
-                # reserve space now, because a full disk would kill the process later
+                # reserve space now: if the disk became full later, the kernel would kill the
+                # process
                 os.posix_fallocate(descriptor, 0, self.length)
             elif length != self.length:
                 raise TestbedError(

@@ -1,6 +1,8 @@
-"""Software endpoint: a RoCE responder in C, for machines without RDMA and for virtual time.
+"""Software endpoint: a RoCE responder in C.
 
-The caller passes frames to it and sends the responses.
+It is for machines without RDMA, and for virtual time.
+
+The caller passes frames to the endpoint, and sends the responses.
 """
 
 import secrets
@@ -90,7 +92,8 @@ def explain_refusal(refusal: np.void) -> str:
 
 
 NONE = 0xFFFFFFFF
-BASE = 1 << 32  # virtual address of regions; above 32 bits, to detect code that truncates addresses
+# virtual address of regions; it needs more than 32 bits, so that truncated addresses are noticed
+BASE = 1 << 32
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 
 
@@ -98,12 +101,15 @@ PATH_MTUS = (256, 512, 1024, 2048, 4096)
 class Limits:
     """Capacity of a SoftNic."""
 
-    queue_pairs: int = 256  # must be a power of 2
+    queue_pairs: int = 256  # number of queue pairs; a power of 2
     receives: int = 256  # maximum number of waiting completions of a queue pair
 
 
 class SoftNic(Endpoint):
-    """RoCEv1 and RoCEv2 endpoint at one address; queue pair numbers ascend from `first_qpn`."""
+    """RoCEv1 and RoCEv2 endpoint at one address.
+
+    The first queue pair has the number `first_qpn`, and the numbers ascend.
+    """
 
     def __init__(
         self, address: str, *, mac: str = "00:00:00:00:00:00", path_mtu: int = 1024,
@@ -115,12 +121,13 @@ class SoftNic(Endpoint):
             raise TestbedError(f"path MTU {path_mtu}: expected one of {PATH_MTUS}")
         if limits.queue_pairs.bit_count() != 1 or not 0 < limits.receives < 1 << 20:
             raise TestbedError(f"{limits}: expected a power of 2, and 1 to 1,048,575")
-        # queue pair numbers 0, 1 and the largest number are reserved
+        # 0, 1 and the largest number are reserved queue pair numbers
         if not 1 < first_qpn < PSN_MASK:
             raise TestbedError(f"first queue pair {first_qpn:#x}: expected 0x2 to 0xfffffe")
         self.address, self.path_mtu = address, path_mtu
         self.gid = _gid(gid(address))
-        self._regions: list[Region] = []  # references to regions whose memory the C code uses
+        # the C code uses the memory of these regions, so they must not be freed
+        self._regions: list[Region] = []
         self._domains: list[Domain] = []
         self._connected: set[int] = set()
         self._library = library(sanitize=sanitize)
@@ -130,14 +137,14 @@ class SoftNic(Endpoint):
         if not self.handle:
             raise TestbedError(f"not enough memory for {limits}; lower the limits")
         most = limits.queue_pairs * limits.receives
-        # room for all waiting completions
+        # has room for all completions that may wait
         self._room = np.empty(1 << (most - 1).bit_length(), COMPLETION)
         weakref.finalize(self, self._library.roce_destroy, self.handle)
 
     def register(
         self, region: Region, access: Access = WRITE_AND_ATOMIC, *, rkey: int | None = None
     ) -> Domain:
-        """Register a region; without `rkey` the key is random."""
+        """Register a region. If `rkey` is not given, the key is random."""
         region.claim()
         domain = Domain(secrets.randbits(32) if rkey is None else rkey, BASE, region.length)
         number = self._library.roce_register(
@@ -177,12 +184,15 @@ class SoftNic(Endpoint):
         self._connected.remove(qpn)
 
     def expected_psn(self, qpn: int) -> int | None:
-        """Return the PSN of the next packet; None if the queue pair does not exist or failed."""
+        """Return the PSN of the next packet.
+
+        Returns None if the queue pair does not exist or has failed.
+        """
         psn: int = self._library.roce_expected(self.handle, qpn)
         return None if psn == NONE else psn
 
     def receive(self, frames: Frames) -> list[bytes]:
-        """Process frames in order of arrival; return the responses."""
+        """Process frames in order of arrival. Return the responses."""
         records, data = frames.taken
         replies = np.empty(len(records), REPLY)
         room = np.frombuffer(data, np.uint8)
@@ -193,7 +203,7 @@ class SoftNic(Endpoint):
         return [each["frame"].tobytes()[: each["length"]] for each in answers]
 
     def management(self) -> list[bytes]:
-        """Return frames that arrived for queue pair 1; the ConnectionManager handles them."""
+        """Return the frames that arrived for queue pair 1. The ConnectionManager handles them."""
         room = np.empty(MANAGEMENT_ROOM, np.uint8)
         found = []
         while length := self._library.roce_management(self.handle, room.ctypes.data):
@@ -201,19 +211,23 @@ class SoftNic(Endpoint):
         return found
 
     def refusals(self) -> list[str]:
-        """Return the latest rejected packets with reasons, as text; counts() has the totals."""
+        """Return the latest rejected packets and the reasons, as text. counts() has the totals."""
         room = np.empty(REFUSALS, REFUSAL)
         count = self._library.roce_refusals(self.handle, room.ctypes.data)
         return [explain_refusal(each) for each in room[:count]]
 
     def completions(self) -> list[Completion]:
         """See Endpoint."""
-        # One call suffices; a loop might not end if the receiving thread is faster than Python.
+        # One call must be enough: if the receiving thread is faster than Python, a loop may not
+        # end.
         taken = self._library.roce_completions(self.handle, self._room.ctypes.data, len(self._room))
         return [Completion(*each) for each in self._room[:taken].tolist()]
 
     def counts(self) -> Counts:
-        """See Endpoint; operations are named as in Op, reasons as in Reason."""
+        """See Endpoint.
+
+        The names of operations are those in Op, and the names of reasons those in Reason.
+        """
         counters = Counters()
         self._library.roce_get_counts(self.handle, counters)
         found = Counts()

@@ -1,7 +1,9 @@
-"""Endpoint on a real RoCE stack, over libibverbs: an RDMA NIC or the kernel's rdma_rxe.
+"""Endpoint on a real RoCE stack, through libibverbs.
 
-Registered memory is pinned. From Linux 6.5 on, the file of a Region must be on tmpfs, because the
-kernel does not pin pages that it writes back to a disk (mm/gup.c).
+The stack is an RDMA NIC, or rdma_rxe of the kernel.
+
+Registered memory is pinned. The kernel does not pin pages that it writes back to a disk (mm/gup.c).
+So from Linux 6.5 on, the file of a Region must be on tmpfs.
 """
 
 import contextlib
@@ -27,24 +29,28 @@ from telemark.errors import TestbedError
 with contextlib.suppress(ImportError):  # Device reports the missing library
     from pyverbs import cq, enums, mr, pd, qp, wr
 
-# Responder counters of a device: those of rxe (rxe_hw_counters.c) and mlx5.
+# Counters of a device that receives requests: those of rxe (rxe_hw_counters.c) and those of mlx5.
 ACCEPTED = ("rcvd_pkts", "rx_write_requests", "rx_atomic_requests")
 REFUSED = ("duplicate_request", "out_of_seq_request", "send_rnr_err", "out_of_sequence",
            "out_of_buffer", "resp_remote_access_errors", "rx_icrc_encapsulated")  # fmt: skip
 
 
 class Verbs(Endpoint):
-    """See Endpoint: on the device with this IPv4 or IPv6 address, for RoCEv2."""
+    """See Endpoint.
+
+    It uses the device with this IPv4 or IPv6 address, for RoCEv2.
+    """
 
     def __init__(self, address: str, *, receives: int = 256) -> None:
-        """At most `receives` completions per queue pair may wait. Raises TestbedError."""
+        """At most `receives` completions may wait per queue pair. Raises TestbedError."""
         self.address, self._receives = address, receives
         self._device = Device(address)
-        # map from rkey to memory region and protection domain
+        # map from rkey to the memory region and the protection domain
         self._domains: dict[int, tuple[Any, Any]] = {}
-        # Map from queue pair number to queue pair, completion queue and receive request.
+        # Map from number of a queue pair to the queue pair, its completion queue and its receive
+        # request.
         self._pairs: dict[int, tuple[Any, Any, Any]] = {}
-        # references that keep regions mapped while the device writes
+        # these references keep the regions mapped while the device writes
         self._regions: list[Region] = []
         self._counted_before = self._counters()
 
@@ -64,7 +70,7 @@ class Verbs(Endpoint):
         self, domain: Domain, peer: Peer, *, transport: Transport = Transport.RC,
         access: Access = WRITE_AND_ATOMIC,
     ) -> Target:  # fmt: skip
-        """See Endpoint. The queue pair only receives and responds."""
+        """See Endpoint. The queue pair can only receive and respond."""
         memory, protection = self._domains[domain.rkey]
         queue = cq.CQ(self._device.context, self._receives)
         room = qp.QPCap(max_send_wr=1, max_recv_wr=self._receives)
@@ -72,7 +78,8 @@ class Verbs(Endpoint):
         pair = qp.QP(protection, settings)
         call_verbs(f"queue pair for {peer.address}", pair.to_rtr,
                 self._device.attributes(peer, transport, access))  # fmt: skip
-        # An immediate value consumes a receive request; a SEND does not fit and is rejected.
+        # An immediate value consumes this receive request. It has no room for the data of a SEND,
+        # which is rejected.
         receive = wr.RecvWR(num_sge=1, sg=[wr.SGE(domain.base, 0, memory.lkey)])
         for _ in range(self._receives):
             pair.post_recv(receive)
@@ -89,7 +96,7 @@ class Verbs(Endpoint):
         queue.close()
 
     def completions(self) -> list[Completion]:
-        """See Endpoint; the completions are grouped by queue pair."""
+        """See Endpoint. The completions of one queue pair are returned together."""
         taken = []
         for qpn, (pair, queue, receive) in self._pairs.items():
             count, entries = queue.poll(self._receives)
@@ -101,9 +108,12 @@ class Verbs(Endpoint):
         return taken
 
     def counts(self) -> Counts:
-        """See Endpoint; these are the device's own counters, which include all users of the device.
+        """See Endpoint.
 
-        rxe does not count packets that it drops before the PSN check, for example for a wrong iCRC.
+        The counters belong to the device, so they include all users of the device.
+
+        rxe does not count packets that it drops before it checks the PSN, e.g. because of a wrong
+        iCRC.
         """
         grown = self._counters() - self._counted_before
         refused = {name: count for name, count in grown.items() if name in REFUSED}

@@ -1,4 +1,7 @@
-"""Peers on a real RoCE stack, over libibverbs and librdmacm, for tests and comparisons."""
+"""Peers on a real RoCE stack, for tests and comparisons.
+
+They use libibverbs and librdmacm.
+"""
 
 import contextlib
 import struct
@@ -12,13 +15,13 @@ from telemark.errors import TestbedError
 with contextlib.suppress(ImportError):  # Device reports the missing library
     from pyverbs import cm_enums, cmid, cq, enums, mr, pd, qp, wr
 
-ROOM = 4096  # maximum message size in bytes
-TIMEOUT, RETRIES = 14, 7  # 4.096 us * 2^14 (IBTA 9.7.6.1.3); 7 means unlimited RNR retries
+ROOM = 4096  # maximum size of a message in bytes
+TIMEOUT, RETRIES = 14, 7  # 4.096 us * 2^14 (IBTA 9.7.6.1.3); 7 RNR retries mean unlimited retries
 WAIT_S = 10.0
 
 
 class VerbsPeer:
-    """A queue pair of the device with an address; see Verbs."""
+    """A queue pair of the device that has this address; see Verbs."""
 
     def __init__(self, address: str, psn: int, *, transport: Transport = Transport.RC) -> None:
         """`psn` is the PSN of the first packet. Raises TestbedError."""
@@ -33,7 +36,7 @@ class VerbsPeer:
         self._peer = Peer(address, self._pair.qp_num, psn)
 
     def peer(self) -> Peer:
-        """Return the parameters that an endpoint needs to connect to this peer."""
+        """Return the parameters that an endpoint needs in order to connect to this peer."""
         return self._peer
 
     def connect(self, target: Target) -> None:
@@ -48,9 +51,10 @@ class VerbsPeer:
         call_verbs(f"queue pair for {target.address}", self._pair.to_rts, attributes)
 
     def write(self, data: bytes, at: int, immediate: int | None = None) -> None:
-        """Send WRITE, or WRITE WITH IMMEDIATE; `at` is an offset in the region.
+        """Send WRITE or WRITE WITH IMMEDIATE. `at` is an offset in the region.
 
-        Returns when the write is acknowledged, or for UC when it is sent. Raises TestbedError.
+        On RC, returns when the write is acknowledged. On UC, returns when the write is sent. Raises
+        TestbedError.
         """
         self._memory.write(data, len(data))
         opcode = enums.IBV_WR_RDMA_WRITE
@@ -63,7 +67,7 @@ class VerbsPeer:
         self._carry_out(asked)
 
     def add(self, addend: int, at: int) -> int:
-        """Send FETCH ADD; return the previous value."""
+        """Send FETCH ADD. Return the value before the addition."""
         asked = self._request(enums.IBV_WR_ATOMIC_FETCH_AND_ADD, 8)
         asked.set_wr_atomic(self._target.rkey, self._target.base + at, addend)
         self._carry_out(asked)
@@ -89,14 +93,17 @@ class VerbsPeer:
         raise TestbedError(f"no response from {self._target.address} within {WAIT_S:g} s")
 
 
-MEMORY = struct.Struct("!QIQ")  # private data of REP: base, R_Key, length
+MEMORY = struct.Struct("!QIQ")  # private data of REP: base, R_Key and length
 
 
 class CmPeer(VerbsPeer):
-    """Peer that connects by librdmacm to a ConnectionManager; all methods block until done."""
+    """Peer that connects to a ConnectionManager through librdmacm.
+
+    All methods block until they are done.
+    """
 
     def __init__(self, address: str) -> None:
-        """`address` is the address of its device. Raises TestbedError."""
+        """`address` is the address of the peer's device. Raises TestbedError."""
         super().__init__(address, psn=0)  # the other side chooses the first PSN
         self._channel = cmid.CMEventChannel()
         self._id = cmid.CMID(creator=self._channel)
@@ -113,7 +120,7 @@ class CmPeer(VerbsPeer):
         call_verbs(self._where, self._id.connect, asked)
 
     def join(self) -> Target:
-        """Wait for REP, prepare to write to its target, and send RTU. Raises TestbedError."""
+        """Wait for REP, prepare to write to the target in it, and send RTU. Raises TestbedError."""
         private_data = self._await(cm_enums.RDMA_CM_EVENT_CONNECT_RESPONSE)
         base, rkey, length = MEMORY.unpack_from(private_data)
         self._enter(enums.IBV_QPS_INIT)
@@ -126,7 +133,7 @@ class CmPeer(VerbsPeer):
         return self._target
 
     def _enter(self, state: Any) -> Any:
-        """Move the queue pair to a state; return the attributes that the CM selected."""
+        """Move the queue pair to a state. Return the attributes that the CM has selected."""
         attributes, mask = call_verbs(self._where, self._id.init_qp_attr, state)
         call_verbs(self._where, self._pair.modify, attributes, mask)
         return attributes
@@ -137,7 +144,7 @@ class CmPeer(VerbsPeer):
         self._await(cm_enums.RDMA_CM_EVENT_DISCONNECTED)
 
     def _await(self, kind: Any) -> bytes:
-        """Return the private data of the next event, which must have this type."""
+        """Return the private data of the next event. The event must have this type."""
         event = cmid.CMEvent(self._channel)
         name, private_data = event.event_str(), event.private_data
         came = event.event_type

@@ -1,7 +1,7 @@
-"""Distribution of records to worker processes: each range of records goes to one worker.
+"""Distribution of records to worker processes. Each range of records goes to one worker.
 
-The queue is a pipe in packet mode (pipe2(2), O_DIRECT): the kernel delivers each message to one
-reader. If a worker dies, its ranges are not distributed again.
+The queue is a pipe in packet mode (pipe2(2), O_DIRECT), so the kernel delivers each message to
+exactly one reader. If a worker dies, its ranges are not distributed again.
 """
 
 import os
@@ -12,19 +12,24 @@ _RANGE = struct.Struct("=QQ")
 
 
 class WorkPartition:
-    """Ranges of one writer's ring of `count` records; create it before the workers fork."""
+    """Ranges of one writer's ring, which has `count` records.
+
+    Create it before the workers fork.
+    """
 
     def __init__(self, count: int, most: int) -> None:
         """A range has at most `most` records."""
-        self.overrun = 0  # number of records that were overwritten before they were distributed
+        self.overrun = 0  # number of records that were overwritten before they could be distributed
         self._count, self._most = count, most
-        self._given = 0  # number of records distributed, over all laps
+        self._given = 0  # number of records that were distributed, in all laps together
         self._reading, self._writing = os.pipe2(os.O_DIRECT | os.O_CLOEXEC)
 
     def distribute(self, immediate: int) -> None:
-        """Distribute new records; `immediate` is the number of records written so far, modulo 2^32.
+        """Distribute new records.
 
-        Blocks while the pipe is full; then completions wait, and so the writer waits, too.
+        `immediate` is the number of records written so far, modulo 2^32.
+
+        Blocks while the pipe is full. Meanwhile, completions wait, so the writer waits, too.
         """
         new = (immediate - self._given) % (1 << 32)
         first = self._given
@@ -39,19 +44,24 @@ class WorkPartition:
             first += length
 
     def distribute_to_slot(self, slot: int) -> None:
-        """Distribute records after a completion of a switch; its immediate value is the written
-        slot.
+        """Distribute records after a completion of a switch.
 
-        The ring must have at least one such completion per lap; a lap without one is not detected.
+        The immediate value of such a completion is the slot that was written.
+
+        There must be at least one such completion per lap of the ring. A lap without a completion
+        is not detected.
         """
         self.distribute(self._given + (slot - self._given) % self._count + 1)
 
     def end(self) -> None:
-        """Close the queue; workers get the remaining ranges and then stop."""
+        """Close the queue. Workers get the remaining ranges, and then stop."""
         os.close(self._writing)
 
     def ranges(self) -> Iterator[slice]:
-        """Iterate over the ranges of this worker, until end() and an empty queue."""
+        """Iterate over the ranges of this worker.
+
+        The iteration ends after end(), when the queue is empty.
+        """
         os.close(self._writing)
         while message := os.read(self._reading, _RANGE.size):
             at, length = _RANGE.unpack(message)

@@ -1,4 +1,4 @@
--- Wireshark dissector of DTA (Direct Telemetry Access): the formats of Telemark
+-- Wireshark dissector of DTA (Direct Telemetry Access), in the formats of Telemark
 -- (docs/reference/dta.md) and of the prototype.
 --   tshark -X lua_script:dta.lua -r capture.pcap -V
 -- Or copy this file to a folder of plugins (Help, About Wireshark, Folders).
@@ -47,7 +47,7 @@ local cut = ProtoExpert.new("dta.cut", "Truncated by the capture", expert.group.
 dta.experts = { wrong, cut }
 
 -- Fields of each report in order: name (nil: reserved), size in bytes, and minimum and maximum if
--- restricted. `words`: allowed number of words in the last field.
+-- the values are limited. `words` are the numbers of words that the last field may have.
 local by_opcode = {
   [0x01] = { { "redundancy", 1, 1, 8 }, { "words", 1 }, { nil, 2 }, { "key", 16 }, { "data", 4 }, words = { 1, 3, 7 } },
   [0x02] = { { "list", 4 }, { "data", 4 }, words = { 1 } },
@@ -63,7 +63,7 @@ local prototypes = {
   [0x04] = { { "key", 4 }, { "hop", 1, 1, 5 }, { "value", 4 } },
 }
 
--- Returns the size of a report with `words` words in its last field.
+-- Returns the size of a report whose last field has `words` words.
 local function size_of(report, words)
   local size = 0
   for number, each in ipairs(report) do
@@ -72,7 +72,8 @@ local function size_of(report, words)
   return size
 end
 
--- Returns the number of words in the last field of a report of this size; nothing if invalid.
+-- Returns how many words the last field has in a report of this size; nothing if the size is
+-- invalid.
 local function words_of(report, size)
   for _, words in ipairs(report.words or { 1 }) do
     if size_of(report, words) == size then
@@ -96,7 +97,7 @@ local function add_fields(tree, report, words, tvb, at)
   end
 end
 
--- Dissects the report or NACK after a base header that ends at `at`.
+-- Dissects a report or NACK. `at` is the end of its base header.
 local function add_report(tree, known, opcode, tvb, pinfo, at)
   local report = known[opcode]
   pinfo.cols.info = opcodes[opcode] or string.format("opcode 0x%02x", opcode)
@@ -114,7 +115,8 @@ local function add_report(tree, known, opcode, tvb, pinfo, at)
   end
 end
 
--- Adds a tree for a packet with a base header of this size; returns nothing if it is truncated.
+-- Adds a tree for a packet with a base header of this size. Returns nothing if the packet is
+-- truncated.
 local function begin(tvb, pinfo, tree, header)
   pinfo.cols.protocol = "DTA"
   local branch = tree:add(dta, tvb())
@@ -157,7 +159,7 @@ local function dissect_prototype(tvb, pinfo, tree)
   add_report(branch, prototypes, tvb(0, 1):uint(), tvb, pinfo, flags + 1)
 end
 
--- The prototype's NACKs have two bytes and no base header.
+-- A NACK of the prototype has two bytes and no base header.
 local function dissect_nack(tvb, pinfo, tree)
   if tvb:reported_len() ~= 2 then
     dissect_ours(tvb, pinfo, tree)
@@ -181,7 +183,7 @@ function dta.dissector(tvb, pinfo, tree)
   end
 end
 
-local listening = {}  -- ports before a change of preferences
+local listening = {}  -- the ports before the preferences changed
 
 local function listen()
   local udp = DissectorTable.get("udp.port")

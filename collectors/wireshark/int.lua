@@ -1,7 +1,7 @@
 -- Wireshark dissector of INT 2.1 and 1.0 over TCP and UDP (INT Dataplane Specification of
 -- p4lang/p4-applications).
 --
--- telemetry_report.lua uses this dissector for the packets in Telemetry Reports.
+-- telemetry_report.lua uses this dissector for packets in Telemetry Reports.
 
 local int = Proto("int", "In-band Network Telemetry")
 
@@ -36,7 +36,7 @@ local shim_next = { -- by NPT
 }
 local version_field = { number("int.version", "Version", 1, 0xf0), 0, 1 }
 local bits_field = { number("int.bits", "Instruction bitmap", 2, nil, nil, true), 4, 2 }
-local common_fields = { -- of INT-MD and INT-MX
+local common_fields = { -- fields that INT-MD and INT-MX have in common
   version_field, bits_field,
   { flag("int.discard", "Discard", 1, 0x08), 0, 1 },
   { number("int.domain", "Domain specific ID", 2), 6, 2 },
@@ -80,7 +80,7 @@ local metadata = {
   { { number("int.md.buffer", "Buffer ID", 1), 0, 1 },
     { number("int.md.buffer_occupancy", "Buffer occupancy", 3), 1, 3 } },
 }
-local old_times = { -- of INT 1.0
+local old_times = { -- in INT 1.0
   [4] = { { number("int.md.ingress_time32", "Ingress timestamp", 4), 0, 4 } },
   [5] = { { number("int.md.egress_time32", "Egress timestamp", 4), 0, 4 } },
 }
@@ -109,7 +109,8 @@ int.fields = all_of(
   { table.unpack(old_fields, 3) }, old_times[4], old_times[5], reserved, complement, table.unpack(metadata))
 int.experts = { missing, wrong, cut }
 
--- Adds the fields of a header at `at` to a tree. If all bits are ones, a field may be unavailable.
+-- Adds the fields of a header at `at` to a tree. A field whose bits are all ones may be
+-- unavailable.
 local function add(tree, fields, tvb, at, may_be_missing)
   local is_missing = may_be_missing
   for _, each in ipairs(fields) do
@@ -122,8 +123,8 @@ local function add(tree, fields, tvb, at, may_be_missing)
   end
 end
 
--- Returns the fields of a bit's metadata (nil: reserved), and their length. In INT 1.0, times have 4
--- bytes, and there are no buffers.
+-- Returns the fields of the metadata for a bit (nil: reserved), and the length of these metadata.
+-- In INT 1.0, times have 4 bytes, and there is no buffer occupancy.
 local function metadata_of(bit, is_old)
   if is_old and bit == 8 then
     return nil, 4
@@ -132,7 +133,7 @@ local function metadata_of(bit, is_old)
   return is_old and old_times[bit] or metadata[bit], is_long and 8 or 4
 end
 
--- Returns the number of bytes of baseline metadata for bits `first` to 14 of a bitmap.
+-- Returns how many bytes the baseline metadata have, for bits `first` to 14 of a bitmap.
 local function baseline_length(bitmap, first, is_old)
   local sum = 0
   for bit = first, 14 do
@@ -142,7 +143,7 @@ local function baseline_length(bitmap, first, is_old)
   return sum
 end
 
--- Adds baseline metadata in bit order; returns the offset of their end.
+-- Adds baseline metadata in the order of the bits. Returns the offset at which they end.
 local function add_baseline(tree, bitmap, first, tvb, at, is_old)
   for bit = first, 14 do
     if bitmap:bitfield(bit, 1) == 1 then
@@ -169,9 +170,9 @@ local function add_hop(tree, tvb, at, stack, label)
   end
 end
 
--- Dissects a stack. It begins with the newest hop; metadata that only the source inserts are last.
--- `stack` has its offset (at), length, hop length and bitmap. has_ds is true if there are domain
--- specific metadata, is_old is true for INT 1.0.
+-- Dissects a stack. The newest hop is first; metadata that only the source inserts are last.
+-- `stack` has the fields offset (at), length, hop length and bitmap. has_ds is true if there are
+-- domain specific metadata. is_old is true for INT 1.0.
 local function add_stack(tree, tvb, stack)
   local baseline = baseline_length(stack.bitmap, 0, stack.is_old) + 4 * stack.bitmap:bitfield(15, 1)
   if stack.hop_length < baseline or (stack.hop_length > baseline and not stack.has_ds) then
@@ -196,7 +197,7 @@ local function add_stack(tree, tvb, stack)
   end
 end
 
--- Returns whether a header of this size and version fits in `length`.
+-- Returns whether there is a header of this size and version within `length` bytes.
 local function has_header(tvb, at, length, bytes, version, tree)
   if length < bytes then
     tree:add_proto_expert_info(wrong, "Too short for a header")
@@ -214,7 +215,8 @@ local function hop_length(tvb, at)
   return 4 * tvb(at + 2, 1):bitfield(3, 5)
 end
 
--- Dissects the INT header and its stack, `length` bytes in total; `kind` is the type in the shim.
+-- Dissects an INT header and its stack, which have `length` bytes together. `kind` is the type in
+-- the shim.
 local function dissect_header(tvb, at, length, kind, tree)
   if not has_header(tvb, at, length, 12, 2, tree) then
     return
@@ -236,7 +238,7 @@ local function dissect_header(tvb, at, length, kind, tree)
   end
 end
 
--- Dissects shim and header of INT 1.0; has the same results as dissect_int().
+-- Dissects the shim and the header of INT 1.0. The results are the same as those of dissect_int().
 local function dissect_old(tvb, at, tree)
   local length = 4 * tvb(at + 2, 1):uint() - 4
   add(tree, old_shim_fields, tvb, at)
@@ -256,13 +258,13 @@ local function dissect_old(tvb, at, tree)
   return { at = at + 4 + length }
 end
 
--- Returns whether there is a probe marker at `at` (INT 2.1, "INT over TCP/UDP").
+-- Returns whether a probe marker is at `at` (INT 2.1, "INT over TCP/UDP").
 local function has_marker(tvb, at)
   return at + 8 <= tvb:len() and tvb:range(at, 8):bytes():tohex():lower() == int.prefs.marker:lower()
 end
 
--- Dissects a probe marker, shim and INT header. Returns the offset of the rest of the packet, and
--- the original port or protocol; or nothing.
+-- Dissects a probe marker, a shim and an INT header. Returns the offset of the rest of the packet,
+-- and the original port or protocol. Returns nothing if there is no INT.
 local function dissect_int(tvb, at, tree, by_port)
   local shim = not by_port and has_marker(tvb, at) and at + 8 or at
   if shim + 4 > tvb:len() then
@@ -270,7 +272,8 @@ local function dissect_int(tvb, at, tree, by_port)
     return nil
   end
   local kind, npt = tvb(shim, 1):bitfield(0, 4), tvb(shim, 1):bitfield(4, 2)
-  local is_old = not by_port and (tvb(shim, 1):uint() == 1 or tvb(shim, 1):uint() == 2) -- since 2.0 the upper half
+  -- since version 2.0, the type is the upper half
+  local is_old = not by_port and (tvb(shim, 1):uint() == 1 or tvb(shim, 1):uint() == 2)
   local header, length = shim + 4, 4 * tvb(shim + 1, 1):uint()
   local past = is_old and shim + math.max(4, 4 * tvb(shim + 2, 1):uint()) or header + length
   local branch = tree:add(int, tvb:range(at, math.min(past, tvb:len()) - at))
@@ -296,10 +299,10 @@ local function dissect_int(tvb, at, tree, by_port)
   }
 end
 
-local within  -- number of the packet that Wireshark dissects after its INT
+local within  -- number of the packet whose rest Wireshark dissects now
 
--- Dissects INT in a packet on a link; Wireshark dissects the rest of the packet. Nested INT is not
--- dissected, because its depth could exhaust the call stack.
+-- Dissects INT in a packet from a link. Wireshark dissects the rest of the packet. INT in this rest
+-- is not dissected, because deep nesting could exhaust the call stack.
 function int.dissector(tvb, pinfo, tree)
   if within == pinfo.number then
     Dissector.get("data"):call(tvb, pinfo, tree)
@@ -338,7 +341,8 @@ local function dscp_says_int(dscp)
   return mask > 0
 end
 
--- Returns whether INT follows TCP or UDP. The payload begins at `at`; `dscp` is that of the packet.
+-- Returns whether INT follows TCP or UDP. The payload begins at `at`. `dscp` is the DSCP of the
+-- packet.
 local function says_int(tvb, at, dscp)
   return has_marker(tvb, at) or dscp_says_int(dscp)
 end
@@ -355,7 +359,7 @@ end
 int:register_heuristic("udp", is_int)
 int:register_heuristic("tcp", is_int)
 
--- The port, and the port before a change of preferences.
+-- The port, and the port before the preferences changed.
 local ports = {}
 
 local function listen(proto)
@@ -379,7 +383,7 @@ end
 
 listen(int)
 
--- Functions for telemetry_report.lua.
+-- Functions that telemetry_report.lua uses.
 _G.inband_telemetry = {
   proto = int, number = number, flag = flag, add = add, all_of = all_of, listen = listen,
   metadata = metadata, baseline_length = baseline_length, add_baseline = add_baseline,

@@ -103,7 +103,7 @@ report.experts = { malformed }
 
 -- Packets in reports ------------------------------------------------------------------------------
 
--- Dissects the ports and, if present, INT; `dscp` is that of the packet.
+-- Dissects the ports, and INT if there is any. `dscp` is the DSCP of the packet.
 local function dissect_transport(tvb, at, protocol, tree, dscp, tracked)
   if protocol ~= 6 and protocol ~= 17 and protocol ~= 132 then
     return
@@ -121,7 +121,7 @@ local function dissect_transport(tvb, at, protocol, tree, dscp, tracked)
     payload = at + 4 * tvb(at + 12, 1):bitfield(0, 4)
   end
   if protocol == 132 or not tracked or payload >= tvb:len() or not (by_port or says_int(tvb, payload, dscp)) then
-    return  -- 3.4: without the F bit, the packet has no embedded metadata and may be truncated
+    return  -- 3.4: without the F bit, the packet contains no metadata, and may be truncated
   end
   local going_on = dissect_int(tvb, payload, tree, by_port)
   if going_on and going_on.protocol and going_on.at < tvb:len() then
@@ -129,8 +129,8 @@ local function dissect_transport(tvb, at, protocol, tree, dscp, tracked)
   end
 end
 
--- Skips the extension headers of IPv6 (RFC 8200, 4). Returns protocol and offset of the
--- next header, or nil for a fragment other than the first.
+-- Skips the extension headers of IPv6 (RFC 8200, 4). Returns the protocol and the offset of the
+-- next header. Returns nil for a fragment that is not the first.
 local function skip_extensions(tvb, protocol, at, tree)
   while protocol == 0 or protocol == 43 or protocol == 44 or protocol == 60 do
     if at + 8 > tvb:len() then
@@ -170,7 +170,7 @@ local function dissect_ip(tvb, at, version, tree, tracked)
   end
 end
 
--- `kind` is an InType: 3 Ethernet, 4 IPv4, 5 IPv6.
+-- Dissects a packet. `kind` is an InType: 3 Ethernet, 4 IPv4, 5 IPv6.
 local function dissect_packet(tvb, kind, tree, tracked)
   local branch = tree:add(packet_field, tvb:range()):set_text("Packet: " .. inner_types[kind])
   if kind ~= 3 then
@@ -226,7 +226,7 @@ local function dissect_inner(tvb, kind, tree, tracked)
   end
 end
 
--- Dissects the main contents of report type 1; returns the offset of the packet, or nothing.
+-- Dissects the main contents of a report of type 1. Returns the offset of the packet, or nothing.
 local function dissect_main(tvb, at, past, md_length, tree)
   if at + 8 + md_length > past then
     tree:add_proto_expert_info(malformed, "MD Length extends past the report")
@@ -251,14 +251,14 @@ local function dissect_main(tvb, at, past, md_length, tree)
   return at + 8 + md_length
 end
 
--- Dissects the individual report at `at`; returns the offset of the next report, or nothing.
+-- Dissects the individual report at `at`. Returns the offset of the next report, or nothing.
 local function dissect_individual(tvb, at, tree)
   local length = at + 4 <= tvb:len() and 4 * tvb(at + 1, 1):uint()
   if not length or at + 4 + length > tvb:len() then
     tree:add_proto_expert_info(malformed, "A report extends past the end of the datagram")
     return nil
   end
-  local past = length == 4 * 0xff and tvb:len() or at + 4 + length -- 0xff: to the end
+  local past = length == 4 * 0xff and tvb:len() or at + 4 + length -- 0xff means: up to the end
   local branch = tree:add(individual_field, tvb:range(at, past - at))
   add(branch, individual_fields, tvb, at)
   local kind, tracked = tvb(at, 1):bitfield(0, 4), tvb(at + 3, 1):bitfield(2, 1) == 1

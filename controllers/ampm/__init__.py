@@ -1,1 +1,1 @@
-"""Controllers of AM-PM alternate marking (RFC 9341)."""
+"""Controllers for alternate marking (AM-PM, RFC 9341)."""

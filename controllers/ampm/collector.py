@@ -1,9 +1,9 @@
-"""Collects the counters and registers of switches per block, and reports incomplete blocks.
+"""Collector of the counters and registers of switches, per block. It reports incomplete blocks.
 
-Each block is read half a block after its end. At that time its colour is idle: none of its packets
-is still in flight, and no packet of the next block of this colour has arrived (RFC 9341 section
-3.1). After a late or failed reading, a restart or a clock error, the collector reports a switch's
-records of the block as unknown.
+The collector reads each block half a block after its end. At that time, the colour of the block is
+idle: no packet of the block is still in flight, and no packet of the next block of the same colour
+has arrived (RFC 9341 section 3.1). After a late or failed reading, a restart, or a clock error, the
+collector reports the switch's records of the block as unknown.
 """
 
 import asyncio
@@ -55,9 +55,10 @@ RETRIES = 8  # maximum number of retries of a failed reading, if time permits
 
 @dataclass(frozen=True)
 class BlockReport:
-    """Records of one block: map from flow number to (map from point to record, None if unknown).
+    """Records of one block.
 
-    `problems` lists the reasons; it is empty if the block is complete.
+    `records` maps each flow number to a map from point to record. An unknown record is None.
+    `problems` lists why records are unknown; it is empty if the block is complete.
     """
 
     block: int
@@ -66,11 +67,11 @@ class BlockReport:
 
     @property
     def complete(self) -> bool:
-        """True if the records of every flow at every point are known."""
+        """True if all records are known: those of every flow at every point."""
         return not self.problems
 
     def known_records(self, flow: int) -> dict[Point, PointRecord]:
-        """Return the records of a flow by point; raise InvalidRunError if a record is unknown."""
+        """Return the records of a flow by point. Raises InvalidRunError if a record is unknown."""
         known = {point: each for point, each in self.records[flow].items() if each is not None}
         if len(known) < len(self.records[flow]):
             raise InvalidRunError(
@@ -81,7 +82,7 @@ class BlockReport:
 
 @dataclass
 class _Totals:
-    """Last stable counter values of one colour on a switch, or the reason why they are unknown."""
+    """Last stable counter values of one colour on a switch, or the reason why these are unknown."""
 
     counts: Counts | None = None
     problem: str = "there is no earlier reading"
@@ -89,7 +90,10 @@ class _Totals:
 
 @dataclass
 class _Part:
-    """A switch's records of a block: map from flow number to records at arrival and departure."""
+    """A switch's records of a block.
+
+    `records` maps a flow number to a pair: the record at arrival and the record at departure.
+    """
 
     records: dict[int, tuple[PointRecord, PointRecord]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -104,17 +108,17 @@ class _NotReadError(_UnknownError):
 
 
 class Collector:
-    """Controller that makes switches mark and measure `flows`, and reads their records.
+    """Controller that makes switches mark and measure `flows`, and reads the switches' records.
 
-    `flows` maps each flow to its path: the switches in path order. A path may also begin and end
-    with the edge program of a host (edge.py).
+    `flows` maps each flow to its path, which is a sequence of switches. The first and the last
+    place of a path may also be the edge program of a host (edge.py).
 
-    An async context manager, which connects to the switches. `bounds` are the maximum clock error
-    and delay (None: unknown). LimitError is raised if a flow's methods are not exact within these
-    bounds for blocks of `schedule`. `records` are the registers to read in addition to the counters
-    (None: all registers that the methods need). `async with` and watch() raise
-    SwitchUnreachableError and ClockError. blocks() does not raise them; it adds them to the
-    `problems` of the block.
+    The collector is an async context manager that connects to the switches. `bounds` are the
+    maximum clock error and the maximum delay; None means that they are unknown. LimitError is
+    raised if the methods of a flow are not exact within these bounds, for the block length of
+    `schedule`. `records` are the registers to read in addition to the counters. None means all
+    registers that the methods need. `async with` and watch() raise SwitchUnreachableError and
+    ClockError. blocks() does not raise these errors, but adds them to the `problems` of the block.
     """
 
     def __init__(
@@ -153,10 +157,10 @@ class Collector:
         await self._open.aclose()
 
     async def watch(self) -> None:
-        """Fill the switches' tables, except for entries that already exist.
+        """Fill the tables of the switches. Entries that already exist are not written.
 
-        Marking entries are written last, so that no packet is marked before all switches are ready
-        to count and clear marks.
+        Marking entries are written last. So no packet is marked before all switches are ready to
+        count and to clear marks.
         """
         sessions = self._sessions.values()
         await _gather_all(s.set_clock(self._clock, self._bounds) for s in sessions)
@@ -168,19 +172,19 @@ class Collector:
 
     @property
     def clock_errors_us(self) -> dict[str, float]:
-        """Maximum error of each switch's measured clock offset; 0 if the offset was given."""
+        """Maximum error of the measured clock offset of each switch; 0 if the offset was given."""
         return {name: session.clock_error_us for name, session in self._sessions.items()}
 
     async def blocks(
         self, first: int, last: int, *, switches: Collection[str] | None = None,
         clock: ReadableClock | None = None,
     ) -> AsyncIterator[BlockReport]:  # fmt: skip
-        """Yield the reports of blocks `first` to `last`, each in the middle of the next block.
+        """Yield the reports of blocks `first` to `last`, each in the middle of the following block.
 
-        Call this before block `first` begins; otherwise that block is incomplete. Its packet counts
-        are differences from the counter values after block `first` - 2. `switches`: the switches to
-        read (None: all). `clock`: the clock to use instead of the common one, such as the switch's
-        own.
+        Call this before block `first` begins; otherwise that block is incomplete. The packet counts
+        of a block are differences from the counter values after the previous block of the same
+        colour. `switches` are the switches to read; None means all. `clock` replaces the common
+        clock, e.g. by a switch's own clock.
         """
         names = [name for name in self._sessions if switches is None or name in switches]
         clock = clock or self._clock
@@ -260,7 +264,7 @@ class Collector:
         return part
 
     async def _read(self, session: PlaceSession, block: int, clock: ReadableClock) -> Reading:
-        """Read the cells of a block; retry failed readings while the counters are stable."""
+        """Read the cells of a block. If a reading fails, retry while the counters are stable."""
         deadline_us = self.schedule.start_us(block + 2) - self._guard_us
         pause_us = (deadline_us - self.schedule.reading_us(block)) / RETRIES
         problem = ""
@@ -299,7 +303,7 @@ class Collector:
     def _records(
         self, flow: WatchedFlow, block: int, before: Counts, reading: Reading
     ) -> tuple[PointRecord, PointRecord]:
-        """Return a switch's records of a flow, from its registers and counters."""
+        """Compute a switch's records of a flow from the switch's registers and counters."""
         cell = cell_of(flow.number, block)
         records = []
         for name, record in zip(
@@ -316,10 +320,10 @@ class Collector:
 
 
 def find_diverging_clocks(sessions: Iterable[PlaceSession], bounds: Bounds) -> dict[str, str]:
-    """Return an error message for each switch whose clock differs from another switch's clock by
-    more than the bound.
+    """Return an error message for each switch whose clock differs too much from another's.
 
-    Each of the two clocks may still be within the bound of the common clock.
+    The difference exceeds the bound, although each of the two clocks may be within the bound of the
+    common clock.
     """
     ahead = {s.name: s.ahead_us for s in sessions if s.ahead_us is not None}
     if not ahead:
@@ -350,7 +354,7 @@ def _now_us(clock: ReadableClock) -> int:
 
 
 def _records_of(methods: Method) -> set[Record]:
-    """Return the registers that these methods fill."""
+    """Return the registers in which these methods record."""
     records = {Record.BLOCK}
     if methods & (Method.PULSE | Method.MULTIPLEXED):
         records.add(Record.PULSE)

@@ -1,6 +1,7 @@
-"""Edge program on a host at either end of a flow's path; a collector uses it like a switch.
+"""Edge program on the host at one end of a flow's path. A collector uses it like a switch.
 
-The edge program has one measuring point, so its arrival and departure records are equal.
+The edge program has only one measuring point, so its arrival record and its departure record are
+equal.
 """
 
 import time
@@ -28,10 +29,11 @@ FIELDS = {
 
 @dataclass(frozen=True)
 class EdgeHop:
-    """Edge program on a host, as the first or last measuring point of paths.
+    """Edge program on a host. It is the first or the last measuring point of paths.
 
-    At the start of a path it marks packets that leave the host; at the end it removes the marks
-    from arriving packets. `sampling_shift`: see watch.schedule_entries().
+    At the start of a path, it marks the packets that leave the host. At the end of a path, it
+    removes the marks from the packets that arrive. For `sampling_shift`, see
+    watch.schedule_entries().
     """
 
     name: str
@@ -46,7 +48,7 @@ class EdgeHop:
 
 
 class EdgeSession:
-    """Session with an edge program: its watched flows, and the cells of each colour."""
+    """Session with an edge program: the watched flows, and the cells of each colour."""
 
     clock_error_us = 0.0  # the switches use the same clock, CLOCK_MONOTONIC
     ahead_us: tuple[float, float] | None = None
@@ -62,24 +64,27 @@ class EdgeSession:
         self._marks = False
 
     async def open(self) -> None:
-        """Do nothing: the maps belong to this process."""
+        """Do nothing, because the eBPF maps belong to this process."""
 
     async def close(self) -> None:
-        """Do nothing: the owner closes the edge."""
+        """Do nothing, because the owner of the edge program closes it."""
 
     async def fill(self, *, marking: bool) -> None:
-        """Set the schedule and the watch list; with `marking`, also flows that this edge marks."""
+        """Set the schedule and the watch list.
+
+        With `marking`, also set the flows that this edge program marks.
+        """
         self._marks |= marking
         self._edge.set_schedule(0, self._schedule.block_shift, self._hop.sampling_shift)
         self._edge.watch(self._observed | (self._marked if self._marks else {}))
 
     async def set_clock(self, clock: Clock, bounds: Bounds | None) -> None:
-        """Check the clock against its bounds (None: no bounds). Raises ClockError."""
+        """Check the error of the clock against the bounds (None: no bounds). Raises ClockError."""
         if bounds is not None:
             await self.check_clock(clock, bounds)
 
     async def check_clock(self, clock: Clock, bounds: Bounds) -> None:
-        """Raise ClockError if the host's clock error exceeds the bound."""
+        """Raise ClockError if the error of the host's clock exceeds the bound."""
         before_ns, here_ns, after_ns = clock.now_ns(), time.monotonic_ns(), clock.now_ns()
         self.ahead_us = (here_ns - after_ns) / 1000, (here_ns - before_ns) / 1000
         found_us = max(self.ahead_us[0], -self.ahead_us[1])
@@ -104,10 +109,10 @@ class EdgeSession:
 
 
 def _readout(cell: Any, record: Record, sample: int) -> Readout:
-    """Return a record in the format of a switch's registers, the same for both points."""
+    """Return a record in the format of a switch's registers. It is the same for both points."""
     held = cell["samples"][sample] if record is Record.SAMPLE else cell[record.name.lower()]
     a, b, c, d = (int(held[name]) for name in FIELDS[record])
-    return Readout(0, (a, b, c, d), (a, b, c, d))  # time 0 means that the clock was not read
+    return Readout(0, (a, b, c, d), (a, b, c, d))  # time 0 means that no clock was read
 
 
 def _entry(hop: EdgeHop, watch: Watch) -> tuple[Key, Mapping[str, int]]:

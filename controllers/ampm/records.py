@@ -1,6 +1,7 @@
-"""Records of one block at measuring points, and the delays between two points.
+"""Records of one block at measuring points, and delays between two points.
 
-A delay is computed only from two records of the same block; otherwise `problem` gives the reason.
+A delay is computed only if both records belong to the same block. Otherwise, `problem` gives the
+reason.
 """
 
 from collections.abc import Mapping
@@ -21,7 +22,7 @@ Values = tuple[int, int, int, int]
 
 
 class Record(IntEnum):
-    """Groups of registers; each is described in the control of the same name in p4src/ampm/."""
+    """Groups of registers. The control of the same name in p4src/ampm/ describes each group."""
 
     BLOCK = 1
     PULSE = 2
@@ -33,30 +34,31 @@ Place = tuple[Record, int]
 
 
 class Point(NamedTuple):
-    """Measuring point in a switch: where packets arrive or where they depart."""
+    """Measuring point in a switch: the place where packets arrive, or where packets depart."""
 
     switch: str
     name: str
 
 
 class OverwrittenError(TestbedError):
-    """Records were read after a later block had overwritten them."""
+    """Records were read too late: a later block had already overwritten them."""
 
 
 @dataclass(frozen=True)
 class PointRecord:
-    """Record of one block at one point; times are in microseconds of the common clock, modulo 2^48.
+    """Record of one block at one point.
 
-    If a count is 0, no such packet passed, and the related fields are undefined.
+    Times are in microseconds of the common clock, modulo 2^48. If a count is 0, no such packet
+    passed, and the fields that belong to the count are undefined.
     """
 
     block: int
     packets: int = 0
-    sum_us: int = 0  # sum of the packets' times since the start of the block
+    sum_us: int = 0  # sum over the packets: time since the block's start
     first_us: int = 0
     pulses: int = 0
     pulse_us: int = 0  # time of the first pulse
-    # number of packets of the flow in all blocks, up to and including the first pulse
+    # number of packets of the flow, in all blocks, up to the first pulse (included)
     pulse_count: int = 0
     samples: dict[int, int] = field(default_factory=dict)  # map from hash to time
     bytes: int = 0
@@ -64,7 +66,7 @@ class PointRecord:
 
 @dataclass(frozen=True)
 class Delay:
-    """Delay between two points in one block, or the reason why there is none."""
+    """Delay between two points in one block. If there is no delay, `problem` gives the reason."""
 
     block: int
     delay_us: float | None
@@ -72,13 +74,14 @@ class Delay:
 
 
 def cell_of(flow: int, block: int) -> int:
-    """Return the index of the cell for a flow and block in a switch's counters and registers."""
+    """Return the index of a flow and block in a switch's counters and registers."""
     return 2 * flow + colour_of(block)
 
 
 def places_of(record: Record, flow: int, block: int) -> list[Place]:
-    """Return the register locations of a record for a flow and block: one cell, or one cell per
-    sample.
+    """Return the register locations of a record.
+
+    A record of a flow and block is in one cell, or in one cell per sample.
     """
     cell = cell_of(flow, block)
     if record is Record.SAMPLE:
@@ -89,10 +92,10 @@ def places_of(record: Record, flow: int, block: int) -> list[Place]:
 def point_records(
     schedule: Schedule, flow: int, block: int, registers: Mapping[Place, Readout]
 ) -> tuple[PointRecord, PointRecord]:
-    """Return a switch's records for a flow and block, at arrival and departure.
+    """Return a switch's records of a flow and block, at arrival and at departure.
 
-    `registers` must have been read between half a block and one block after the end of the block;
-    they may contain only some of the records. Raises OverwrittenError if they were read later.
+    `registers` must have been read between half a block and one block after the end of the block.
+    They may contain only some kinds of records. If they were read later, raises OverwrittenError.
     """
     found = {
         record: [r for place in places_of(record, flow, block) if (r := registers.get(place))]
@@ -129,7 +132,10 @@ def _is_of_block(schedule: Schedule, block: int, values: Values) -> bool:
 
 
 def pulse_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """Return the delay of the block's pulse; set `problem` unless both points have one pulse."""
+    """Return the delay of the block's pulse.
+
+    If a point does not have exactly one pulse, `problem` is set.
+    """
     for place, point in (("first", first), ("second", second)):
         if point.pulses != 1:
             what = f"{point.pulses} pulses" if point.pulses else "no pulse"
@@ -138,10 +144,10 @@ def pulse_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def first_packet_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """Return the difference between the times of the first packets at both points.
+    """Return the difference between two times: of the first packet at each point.
 
-    It is the delay of one packet unless that packet was lost or overtaken. `problem` is set if
-    packets were lost, since the first packet may be among them.
+    This is the delay of one packet, unless the first packet was lost or overtaken. If packets were
+    lost, `problem` is set, because the first packet may be one of them.
     """
     if first.packets != second.packets or not first.packets:
         return Delay(first.block, None, _counts(first, second))
@@ -149,10 +155,10 @@ def first_packet_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """Return the difference between the mean times at both points.
+    """Return the difference between two mean times: of the packets at each point.
 
-    If no packet was lost, it is the exact mean delay. Otherwise the means are of different sets of
-    packets (RFC 9341 section 3.2.1.1), and `problem` is set in addition to the delay.
+    If no packet was lost, this is the exact mean delay. Otherwise, the two means are of different
+    sets of packets (RFC 9341 section 3.2.1.1). Then `problem` is set, and the delay is also given.
     """
     if not first.packets or not second.packets:
         return Delay(first.block, None, _counts(first, second))
@@ -162,9 +168,9 @@ def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def sample_delays(first: PointRecord, second: PointRecord) -> tuple[dict[int, int], int]:
-    """Return the delays of packets sampled at both points, and the number of other samples.
+    """Return the delays of the packets sampled at both points, and the number of other samples.
 
-    The delays are a map from a packet's time at the first point to its delay in us.
+    The delays are a map: from the time of a packet at the first point (us) to its delay (us).
     """
     common = first.samples.keys() & second.samples.keys()
     delays = {
@@ -176,9 +182,9 @@ def sample_delays(first: PointRecord, second: PointRecord) -> tuple[dict[int, in
 def pulse_loss(
     earlier: tuple[PointRecord, PointRecord], later: tuple[PointRecord, PointRecord]
 ) -> int | None:
-    """Return the number of packets lost between two points, from one pulse to a later one.
+    """Return how many packets were lost between two points, from one pulse to a later pulse.
 
-    Returns None if a pulse is missing. The number is exact if no packet overtook a pulse.
+    Returns None if a pulse is missing. The number is exact if no packet overtook one of the pulses.
     """
     if any(point.pulses != 1 for point in (*earlier, *later)):
         return None
@@ -191,11 +197,11 @@ def _counts(first: PointRecord, second: PointRecord) -> str:
 
 
 def difference_us(earlier_us: int, later_us: int) -> int:
-    """Return the time between two readings of the switches' wrapping clock, possibly negative."""
+    """Return the time between two readings of the switches' clock, which wraps; may be negative."""
     return _signed(later_us - earlier_us, CLOCK_BITS)
 
 
 def _signed(value: int, bits: int) -> int:
-    """Return a number modulo 2^bits as a signed number."""
+    """Interpret a number modulo 2^bits as a signed number."""
     half = 1 << (bits - 1)
     return (value + half) % (1 << bits) - half

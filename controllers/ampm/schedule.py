@@ -1,4 +1,4 @@
-"""Schedule of blocks: their start times, colours and reading times (RFC 9341)."""
+"""Schedule of blocks: start times, colours and reading times (RFC 9341)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +13,7 @@ PULSE_WINDOW_SHIFT = 5
 
 
 class ClockRange(NamedTuple):
-    """Ternary match on a time: the time's bits under `mask` equal those of `value`."""
+    """Ternary match on a time: under `mask`, the bits of the time equal the bits of `value`."""
 
     value: int
     mask: int
@@ -21,11 +21,11 @@ class ClockRange(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """Blocks of equal length on the common clock of all switches, alternately coloured 0 and 1.
+    """Blocks of equal length on the common clock of all switches. Their colours alternate: 0 and 1.
 
-    `block_us` is a power of two, at least 32. So a switch computes the block number as time >>
-    block_shift, and can divide a block into 32 parts. Times are microseconds of the common clock.
-    Raises ValueError.
+    `block_us` is a power of two, at least 32. So a switch can compute the block number as time >>
+    block_shift, and can divide a block into 32 parts. Times are in microseconds of the common
+    clock. Raises ValueError.
     """
 
     block_us: int
@@ -38,7 +38,7 @@ class Schedule:
 
     @property
     def block_shift(self) -> int:
-        """log2 of the block length in microseconds."""
+        """Logarithm (base 2) of the block length in microseconds."""
         return self.block_us.bit_length() - 1
 
     def block_at(self, time_us: int) -> int:
@@ -50,33 +50,38 @@ class Schedule:
         return block << self.block_shift
 
     def reading_us(self, block: int) -> int:
-        """Return the time to read a block's counters: half a block after its end.
+        """Return when to read the counters of a block: half a block after its end.
 
-        This time lies in the middle between two blocks of this colour (RFC 9341 section 3.1).
+        This time is in the middle between the block and the next block of its colour (RFC 9341
+        section 3.1).
         """
         return self.start_us(block + 1) + self.block_us // 2
 
     def block_of_start(self, start_us: int, near: int) -> int:
-        """Return the number of the block that begins at `start_us`, a switch's time modulo 2^48 us.
+        """Return the number of the block that begins at `start_us`.
 
-        Such blocks recur every 2^48 us; the result is the one nearest to block `near`.
+        `start_us` is a time of a switch, modulo 2^48 us.
+
+        A block with this start time recurs every 2^48 us. The result is the one that is nearest to
+        block `near`.
         """
         turn = 1 << (CLOCK_BITS - self.block_shift)
         ahead = (self.block_at(start_us) - near + turn // 2) % turn - turn // 2
         return near + ahead
 
     def middle_half(self) -> list[ClockRange]:
-        """Return the middle half of every block.
+        """Return a match on the middle half of every block.
 
-        In double marking it is the counting interval, in which pulses are sent; in multiplexed
-        marking it is the pulse slot, in which pulses are received.
+        In double marking, this half is the counting interval, in which pulses are sent. In
+        multiplexed marking, it is the pulse slot, in which pulses are received.
         """
         shift = self.block_shift - 2
         return [ClockRange(quarter << shift, 3 << shift) for quarter in (1, 2)]
 
     def multiplexed_window(self) -> ClockRange:
-        """Return the time for sending a multiplexed pulse: the first 1/32 of each block's second
-        half.
+        """Return a match on the time for multiplexed pulses.
+
+        This time is the first 1/32 of the second half of each block.
         """
         low_bits = self.block_us >> PULSE_WINDOW_SHIFT
         return ClockRange(self.block_us // 2, self.block_us - low_bits)
@@ -84,11 +89,11 @@ class Schedule:
     def attribute(
         self, time_us: NDArray[np.int64], colour: NDArray[np.integer]
     ) -> NDArray[np.int64]:
-        """Return the block of each packet observed at `time_us` with `colour`.
+        """Return the block of each packet that was observed at `time_us` with `colour`.
 
-        It is the nearest block of that colour: a packet may be observed after the end of its block
-        because of its delay, or before the block's start because of a clock error (RFC 8321 section
-        4.3). Both arguments and the result have shape (n,).
+        The result is the nearest block of this colour. Because of its delay, a packet may be
+        observed after the end of its block. Because of a clock error, it may be observed before the
+        start of its block (RFC 8321 section 4.3). Both arguments and the result have shape (n,).
         """
         block = time_us >> self.block_shift
         late = (time_us & (self.block_us - 1)) < self.block_us // 2
@@ -104,7 +109,8 @@ def colour_of(block: int) -> int:
 def guard_us(clock_error_us: float, delay_mean_us: float, delay_sd_us: float) -> float:
     """Return the guard time d = A + D_avg + 3 D_stddev (RFC 9341 section 5).
 
-    It must be less than half a block. A counter is exact if it is read at least d after the end of
-    its block, and at least d before the next block of its colour begins.
+    The guard time must be less than half a block. A counter is exact if two conditions are met: it
+    is read at least d after the end of its block, and at least d before the next block of its
+    colour begins.
     """
     return clock_error_us + delay_mean_us + 3 * delay_sd_us

@@ -1,4 +1,4 @@
-"""Session of a collector with one switch: connects, fills tables, reads; also after restarts."""
+"""Session of a collector with one switch: connect, fill tables, read; also after restarts."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -28,9 +28,9 @@ REGISTERS = {
 `<name>_arrivals` (ingress) and `<name>_departures` (egress).
 """
 
-CLOCK_ROUNDS = 20  # number of round trips that measure a clock offset
-GOOD_CLOCK_US = 500.0  # further round trips follow until the error is at most this,
-FOUND_CLOCK_US = 2000.0  # or at most this if no bounds are given
+CLOCK_ROUNDS = 20  # number of round trips in one measurement of a clock offset
+GOOD_CLOCK_US = 500.0  # more round trips follow until the error is at most this value,
+FOUND_CLOCK_US = 2000.0  # or at most this value if there are no bounds
 
 
 Counts = dict[tuple[str, int], tuple[int, int]]
@@ -58,12 +58,13 @@ class Reading:
 
 
 class ClockError(TestbedError):
-    """The error of a switch's clock exceeds the bound."""
+    """The error of a switch's clock is larger than the bound."""
 
 
 class PlaceSession(Protocol):
-    """Session of a collector with one measuring point: a switch (Session) or the edge program on a
-    host (edge.py).
+    """Session of a collector with one measuring point.
+
+    The measuring point is a switch (Session) or the edge program on a host (edge.py).
     """
 
     name: str
@@ -79,7 +80,7 @@ class PlaceSession(Protocol):
 
 
 class Edge(Protocol):
-    """A measuring point that is not a switch. It creates its own session."""
+    """A measuring point that is not a switch. It can create its own session."""
 
     @property
     def name(self) -> str: ...
@@ -89,9 +90,9 @@ class Edge(Protocol):
 
 
 class Session:
-    """Session with a switch: its table entries, and the cells to read for each colour.
+    """Session with a switch: the switch's table entries, and the cells to read for each colour.
 
-    `observing` are the entries for flows that other switches mark. `marking` are the entries for
+    `observing` are the entries of flows that other switches mark. `marking` are the entries of
     flows that this switch marks. All methods raise SwitchUnreachableError.
     """
 
@@ -109,7 +110,8 @@ class Session:
         self._offset_us = (hop.clock_offset_us or 0) + hop.clock_ahead_us
         self.clock_error_us = 0.0  # maximum error of a measured clock offset
         self._readouts = Readouts(hop.switch)
-        self._client = fy.P4Client(hop.switch.address, wait_for_ready=False)  # for bulk reads
+        # connection for bulk reads
+        self._client = fy.P4Client(hop.switch.address, wait_for_ready=False)
         self._open = AsyncExitStack()
         schema = hop.switch.p4info
         self._slots_id = schema.tables["slots"].id
@@ -121,14 +123,16 @@ class Session:
             for number, register in enumerate(registers)
         }
         self._requests: dict[tuple[Cells, bool], p4r.ReadRequest] = {}
-        self.ahead_us: tuple[float, float] | None = None  # range found by the last check_clock()
+        # `clock_ahead_us` range from the last check_clock()
+        self.ahead_us: tuple[float, float] | None = None
         self._ready = False
-        self._by_packets = False  # whether readout packets read the registers; set in open()
+        self._by_packets = False  # whether registers are read by readout packets; set in open()
 
     async def open(self) -> None:
-        """Connect, or reconnect after the connection was lost."""
+        """Connect. If the connection was lost, connect again."""
         await self.close()
-        self._by_packets = False  # _reads_registers() then tries to read registers
+        # so that _reads_registers() tries to read registers over P4Runtime
+        self._by_packets = False
         with self._reaching():
             await self._open.enter_async_context(self._switch)
             await self._open.enter_async_context(self._readouts)
@@ -142,9 +146,11 @@ class Session:
         await self._open.aclose()
 
     async def fill(self, *, marking: bool) -> None:
-        """Write the switch's missing entries; write entries for flows that it marks only with
-        `marking`. Forwarding entries are written last. Otherwise a restarted switch would forward
-        unmarked packets, and later switches would count these packets in a wrong block.
+        """Write the entries that the switch lacks.
+
+        Entries of flows that the switch marks are written only with `marking`. Forwarding entries
+        are written last. Otherwise, a restarted switch would forward unmarked packets, and later
+        switches would count these packets in a wrong block.
         """
         entries = [*schedule_entries(self._schedule, self._offset_us), *self._observing]
         with self._reaching():
@@ -155,12 +161,13 @@ class Session:
                 await reconcile(self._switch, wanted, may_stay=self._marking)
 
     async def set_clock(self, clock: Clock, bounds: Bounds | None) -> None:
-        """Measure the clock's offset unless it is given, and check the clock against its bounds
-        (None: no bounds). Raises ClockError.
+        """Measure the offset of the clock, unless it is given, and check the clock.
+
+        The error must be within the bounds (None: no bounds). Raises ClockError.
         """
         if self._hop.clock_offset_us is None:
-            # Half of the bound, because another clock may have the same error in the opposite
-            # direction.
+            # The error must be at most half of the bound, because another clock may have the same
+            # error in the opposite direction.
             good_us = FOUND_CLOCK_US if bounds is None else bounds.clock_error_us / 2
             with self._reaching():
                 offset_us, self.clock_error_us = await self._readouts.clock_offset(
@@ -177,9 +184,10 @@ class Session:
             await self.check_clock(clock, bounds, CLOCK_ROUNDS)
 
     async def check_clock(self, clock: Clock, bounds: Bounds, rounds: int = 3) -> None:
-        """Raise ClockError if the error of the switch's clock certainly exceeds the bound. Sets
-        `ahead_us` to the minimum and maximum by which the clock is ahead of `clock`, or to None if
-        the check failed.
+        """Raise ClockError if the error of the switch's clock certainly exceeds the bound.
+
+        Sets `ahead_us` to the minimum and the maximum by which the switch's clock may be ahead of
+        `clock`. If the check failed, sets it to None.
         """
         self.ahead_us = None
         with self._reaching():
@@ -194,7 +202,10 @@ class Session:
         self.ahead_us = ahead_us - error_us, ahead_us + error_us
 
     async def read(self, colour: int) -> Reading | None:
-        """Read the cells of one colour; return None if the tables are empty, as after a restart."""
+        """Read the cells of one colour.
+
+        Returns None if the tables are empty, as after a restart.
+        """
         if not (self._ready and self._switch.is_up):
             await self.open()
         cells = self._cells[colour]
@@ -207,7 +218,7 @@ class Session:
 
     async def _read(self, cells: Cells) -> Reading | None:
         """Read all cells with one request."""
-        registers: dict[Place, list[int]] = {}  # eight values: four of arrival, four of departure
+        registers: dict[Place, list[int]] = {}  # eight values: four for arrival, four for departure
         reading = Reading({}, {})
         has_entries = False
         async for reply in self._client.request_iter(self._request(cells)):
@@ -226,13 +237,14 @@ class Session:
         if not has_entries:
             return None
         for place, (a, b, c, d, e, f, g, h) in registers.items():
-            # time 0: the clock was not read
+            # time 0 means that no clock was read
             reading.registers[place] = Readout(0, (a, b, c, d), (e, f, g, h))
         return reading
 
     def _request(self, cells: Cells) -> p4r.ReadRequest:
-        """Return a request for all cells, and for the table entries that show whether the tables
-        are filled.
+        """Return a request for all cells.
+
+        The request also reads the table entries that show whether the tables are filled.
         """
         if (cells, self._by_packets) in self._requests:
             return self._requests[cells, self._by_packets]
@@ -254,7 +266,10 @@ class Session:
         return request
 
     async def _reads_registers(self) -> bool:
-        """Return whether P4Runtime supports register reads; servers built with PI do not."""
+        """Return whether the P4Runtime server can read registers.
+
+        Servers that were built with PI cannot.
+        """
         try:
             await self._read(Cells(places=((Record.BLOCK, 0),)))
         except fy.P4ClientError as error:

@@ -1,6 +1,6 @@
-"""Watch lists of AM-PM flows with their marking methods; P4: p4src/ampm/watch.p4.
+"""Watch lists of AM-PM flows and their marking methods. P4: p4src/ampm/watch.p4.
 
-Methods that use different bits of the packet can be combined: see Method.
+Methods that use different bits of the packet can be combined; see Method.
 """
 
 import math
@@ -22,13 +22,15 @@ NUMBER_BITS = 16
 
 
 class LimitError(TestbedError):
-    """The clock errors and delays of a path exceed the limits of a method's blocks."""
+    """Clock errors and delays of a path exceed the limits that a method sets for the blocks."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of a domain, in microseconds: the maximum difference between two clocks (A of RFC 9341
-    section 5), and the maximum delay of a path (D).
+    """Bounds of a domain, in microseconds.
+
+    They are the maximum difference between two clocks (A in RFC 9341 section 5), and the maximum
+    delay of a path (D).
     """
 
     clock_error_us: float = 0
@@ -36,14 +38,19 @@ class Bounds:
 
     @property
     def guard_us(self) -> float:
-        """Return the guard time. Packets of a block arrive at most this long after its end; packets
-        of the next block arrive at most this long before its start.
+        """Return the guard time.
+
+        Packets of a block arrive at most this time after the end of the block. Packets of the next
+        block arrive at most this time before that block starts.
         """
         return self.clock_error_us + self.delay_us
 
 
 class Method(IntFlag):
-    """Methods of alternate marking, as in p4src/ampm/watch.p4; `|` combines them."""
+    """Methods of alternate marking, as in p4src/ampm/watch.p4.
+
+    The operator `|` combines methods.
+    """
 
     STEP = 1
     PULSE = 2
@@ -53,8 +60,9 @@ class Method(IntFlag):
 
 
 def check_limits(methods: Method, schedule: Schedule, bounds: Bounds) -> None:
-    """Raise LimitError unless the limits guarantee exact blocks
-    (docs/reference/alternate-marking.md).
+    """Raise LimitError if blocks may be inexact.
+
+    docs/reference/alternate-marking.md lists the limits.
     """
     if Method.MULTIPLEXED in methods:
         law, limit_us = "L/4 - L/32", schedule.block_us * 7 / 32
@@ -79,7 +87,10 @@ def _name(methods: Method) -> str:
 
 
 class Tunnel(NamedTuple):
-    """Addresses of the outer IPv6 packets: source (first switch) and destination (last switch)."""
+    """Addresses of outer IPv6 packets.
+
+    The source is the first switch, and the destination is the last switch.
+    """
 
     src_addr: str
     dst_addr: str
@@ -87,19 +98,19 @@ class Tunnel(NamedTuple):
 
 @dataclass(frozen=True)
 class WatchedFlow:
-    """A flow on the watch list: its number (0..1023), match key and methods.
+    """A flow on the watch list: its number (0..1023), its match key, and its methods.
 
-    Addresses may be prefixes (`10.1.0.0/16`), and None matches anything. If a packet matches
-    several flows, the most specific one applies, then the one with the lowest number. Each switch
-    considers only the flows whose path includes it, so flows that match the same packets should
-    have the same path. Later fragments have no ports, so they match only entries without ports.
-    `dscp` is the packets' DSCP outside the domain: the last switch restores the bits that carry
-    marks.
+    Addresses may be prefixes (`10.1.0.0/16`); None matches anything. If a packet matches several
+    flows, the most specific flow applies. If these are equally specific, the flow with the lowest
+    number applies. Each switch considers only the flows whose path includes this switch. So flows
+    that match the same packets should have the same path. Fragments after the first have no ports,
+    so they match only entries without ports. `dscp` is the DSCP of the packets outside the domain.
+    The last switch restores the bits of the DSCP that carried marks.
 
     IPv6 packets have the AltMark option (RFC 9343) with `flow_mon_id`. If the sending host inserts
-    the option, the option and the addresses identify the packets. Otherwise a `tunnel` is needed:
-    the first switch encapsulates packets in outer packets with the option, and the last switch
-    decapsulates them. Between these switches, frames are 48 bytes longer.
+    the option, the option and the addresses identify the packets. Otherwise, the flow needs a
+    `tunnel`. The first switch then puts packets into outer packets with the option, and the last
+    switch unpacks them. Between these switches, frames are 48 bytes longer.
 
     Raises ValueError for invalid parameters.
     """
@@ -127,14 +138,20 @@ class WatchedFlow:
 
     @property
     def key(self) -> Hashable:
-        """Return the unique key that identifies the flow's packets inside the domain."""
+        """Return the key that identifies the flow's packets inside the domain.
+
+        Each flow has a different key.
+        """
         if self.flow_mon_id is None:
             return self.networks, self.protocol, self.src_port, self.dst_port
         return self.flow_mon_id, *map(ip_network, self.tunnel or (self.src_addr, self.dst_addr))
 
     @property
     def priority(self) -> int:
-        """Return the priority of the flow's entry: the number of specified key bits."""
+        """Return the priority of the flow's entry.
+
+        It is the number of key bits that are not wildcards.
+        """
         return (known_bits(self) + 1 << NUMBER_BITS) - self.number
 
     def _address_problem(self) -> str:
@@ -171,7 +188,7 @@ class WatchedFlow:
 
 
 def check_distinct(flows: Iterable[WatchedFlow]) -> None:
-    """Raise TestbedError for two flows that share cells or that switches cannot distinguish."""
+    """Raise TestbedError if two flows share cells, or if switches cannot tell them apart."""
     by_number: dict[int, WatchedFlow] = {}
     by_key: dict[Hashable, WatchedFlow] = {}
     for flow in flows:
@@ -187,7 +204,7 @@ def check_distinct(flows: Iterable[WatchedFlow]) -> None:
 
 
 class Named(Protocol):
-    """A measuring point on a path: a switch (Hop), or the edge program on a host (edge.py)."""
+    """A measuring point on a path: a switch (Hop), or the edge program of a host (edge.py)."""
 
     @property
     def name(self) -> str:
@@ -195,7 +212,7 @@ class Named(Protocol):
 
 
 class Watch(NamedTuple):
-    """A flow at one measuring point of its path."""
+    """A flow at one of the measuring points of its path."""
 
     flow: WatchedFlow
     is_first: bool
@@ -203,7 +220,7 @@ class Watch(NamedTuple):
 
 
 def check_paths(flows: Mapping[WatchedFlow, Sequence[Named]]) -> None:
-    """Raise TestbedError for a path with a loop, or packets that match two tunnels."""
+    """Raise TestbedError for a path with a loop, or if packets match two tunnels."""
     entering: dict[Hashable, WatchedFlow] = {}
     for flow, path in flows.items():
         names = [hop.name for hop in path]
@@ -223,7 +240,7 @@ def check_paths(flows: Mapping[WatchedFlow, Sequence[Named]]) -> None:
 
 
 def _method_problem(methods: Method) -> str:
-    """Return why these methods cannot be combined; an empty string if they can."""
+    """Return why these methods cannot be combined; "" if they can be combined."""
     if not methods:
         return "no marking method; set at least one"
     if Method.MULTIPLEXED in methods and methods & Method.DOUBLE:
@@ -235,11 +252,12 @@ def _method_problem(methods: Method) -> str:
 
 @dataclass(frozen=True)
 class Hop:
-    """One switch of a path, with its connection.
+    """One switch of a path, and the connection to it.
 
-    `entries` are other entries that its tables need, such as forwarding entries. The switch's clock
-    plus `clock_offset_us` is the common clock (None: measured by readouts). `clock_ahead_us` is an
-    additional, artificial clock error.
+    `entries` are other entries that the switch's tables need, e.g. forwarding entries.
+    `clock_offset_us` plus the time of the switch's clock is the time of the common clock. With
+    None, readouts measure the offset. `clock_ahead_us` is an artificial error that is added to the
+    clock.
     """
 
     switch: fy.Switch
@@ -256,9 +274,9 @@ class Hop:
 def schedule_entries(
     schedule: Schedule, clock_offset_us: int, sampling_shift: int = 6
 ) -> list[fy.P4TableEntry]:
-    """Return the entries that configure a switch's common clock and blocks.
+    """Return the entries that set the common clock and the blocks of a switch.
 
-    Hashed marking samples one packet in 2^`sampling_shift` (0..29).
+    Hashed marking samples one of 2^`sampling_shift` packets (0..29).
     """
     offset_us = clock_offset_us % (1 << CLOCK_BITS)
     defaults = [
@@ -288,9 +306,9 @@ def _pulse_slot(times: ClockRange) -> fy.P4TableEntry:
 
 
 def watch_at(path: Sequence[Named], name: str, flow: WatchedFlow) -> Watch:
-    """Return a flow at a measuring point, by name.
+    """Return the Watch of a flow at the measuring point with this name.
 
-    Raises TestbedError if its path has only one point.
+    Raises TestbedError if the path of the flow has only one point.
     """
     if len(path) < 2:
         raise TestbedError(f"flow {flow.number}: its path needs at least two switches")
@@ -298,9 +316,9 @@ def watch_at(path: Sequence[Named], name: str, flow: WatchedFlow) -> Watch:
 
 
 def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
-    """Return the entry for one switch.
+    """Return the watch-list entry for one switch.
 
-    Raises TestbedError if the flow number exceeds the switch's capacity.
+    Raises TestbedError if the switch has no cell for the number of the flow.
     """
     flow, first, last = watch
     room = hop.switch.p4info.counters["arrivals"].size // 2
@@ -334,7 +352,8 @@ def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
 def _entry(
     table: str, flow: WatchedFlow, names: tuple[str, str], action: fy.P4TableAction
 ) -> fy.P4TableEntry:
-    """Return the entry that matches the flow; `names` are the header and the protocol in the
-    program.
+    """Return the entry that matches the flow.
+
+    `names` are the names of the header and of the protocol field in the program.
     """
     return fy.P4TableEntry(table, match=match(flow, *names), priority=flow.priority, action=action)

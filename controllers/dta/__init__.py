@@ -1,1 +1,1 @@
-"""Controllers of Direct Telemetry Access (DTA): translators, reporters, stores."""
+"""Controllers of Direct Telemetry Access (DTA): translators, reporters and stores."""

@@ -1,10 +1,12 @@
-"""Stores whose reports a translator batches before it writes them; P4: p4src/dta/gather.p4.
+"""Stores for which a translator collects reports in batches and then writes them.
+
+P4: p4src/dta/gather.p4.
 
     lists = ListStore(entries_each=8, batches=1024, lists=16, session=1)
     ...                                      # like other stores: see translator
     await flush_lists(switch, 1, lists)      # write incomplete batches
 
-All stores of a translator share its registers. Each store uses a range of registers that starts at
+All stores of a translator use the same registers. Each store has a range of them, which starts at
 `first`. The ranges must not overlap.
 """
 
@@ -32,9 +34,9 @@ _LIST_STATE = 8  # readout record of p4src/dta/append.p4
 
 @dataclass(frozen=True)
 class ListStore:
-    """Store for Appends to lists 0 to `lists` - 1.
+    """Store for Appends. Its lists have the numbers 0 to `lists` - 1.
 
-    A batch has `entries_each` entries, and a ring has `batches` batches.
+    A batch contains `entries_each` entries. The ring of a list contains `batches` batches.
 
     Raises ValueError for invalid parameters.
     """
@@ -81,10 +83,10 @@ class ListStore:
 
 @dataclass(frozen=True)
 class PostcardStore:
-    """Store for Postcards; each session has `slots` chunks, a power of two.
+    """Store for Postcards. Each session has `slots` chunks; `slots` is a power of two.
 
-    Incomplete paths share `rows` rows of the translator's cache, a power of two. Raises ValueError
-    for invalid parameters.
+    Paths that are still incomplete use `rows` rows of the translator's cache; `rows` is a power of
+    two. Raises ValueError for invalid parameters.
     """
 
     slots: int
@@ -117,12 +119,12 @@ class PostcardStore:
 
 @dataclass(frozen=True)
 class SketchStore:
-    """Store for columns of sketches 0 to `sketches` - 1.
+    """Store for columns of sketches. The sketches have the numbers 0 to `sketches` - 1.
 
-    A column is the sum of the columns of `reporters` reporters.
+    A column in the store is the sum of the columns from `reporters` reporters.
 
-    `columns` is a multiple of 8. The reporters must be tracked. Raises ValueError for invalid
-    parameters.
+    `columns` is a multiple of 8. The translator must track the reporters. Raises ValueError for
+    invalid parameters.
     """
 
     columns: int
@@ -162,7 +164,10 @@ class SketchStore:
 
 
 async def flush_lists(switch: fy.Switch, service: int, store: ListStore) -> None:
-    """Make the translator write incomplete batches; `service` is its service number, from 1."""
+    """Make the translator write incomplete batches.
+
+    `service` is the number of the store's service, from 1.
+    """
     await _ask(switch, _FLUSH_LIST, service, range(store.lists))
 
 
@@ -172,7 +177,7 @@ async def flush_rows(switch: fy.Switch, service: int, store: PostcardStore) -> N
 
 
 async def flush_columns(switch: fy.Switch, service: int, store: SketchStore, sketch: int) -> None:
-    """Make the translator write the columns of a sketch that not all reporters have sent."""
+    """Make the translator write those columns of a sketch that some reporters have not sent."""
     await _ask(
         switch, _FLUSH_COLUMN, service,
         (sketch << 12 | eight for eight in range(store.columns // NEIGHBOURS)),
@@ -182,19 +187,19 @@ async def flush_columns(switch: fy.Switch, service: int, store: SketchStore, ske
 async def restart_list(
     switch: fy.Switch, store: ListStore, number: int, *, batch_number: int, slot: int
 ) -> None:
-    """Resume a list at the position that head() of collectors.dta.append returns.
+    """Resume a list at the position that collectors.dta.append.head() returned.
 
-    Call this after a restart of the switch. Otherwise the switch starts with the first batch, which
-    readers do not expect.
+    Call this after the switch has restarted. Otherwise, the switch starts with the first batch,
+    which readers do not expect.
     """
     async with Readouts(switch) as readouts:
         await readouts.write(_LIST_STATE, store.first + number, batch_number - 1, slot)
 
 
 async def _ask(switch: fy.Switch, record: int, service: int, whose: Iterable[int]) -> None:
-    """Send packet-outs in small groups with pauses.
+    """Send packet-outs in small groups, with pauses between the groups.
 
-    Packet-outs are not acknowledged, so a collector must be able to keep up.
+    Nothing acknowledges packet-outs, so the collector must be able to keep up with their writes.
     """
     for count, number in enumerate(whose, 1):
         index = service << 24 | number

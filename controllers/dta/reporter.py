@@ -1,10 +1,11 @@
-"""DTA reporters: switches that report flows to translators; P4: p4src/dta/.
+"""DTA reporters: switches that report flows to translators. P4: p4src/dta/.
 
     reporter = Reporter("10.255.0.1", ["h2"], [WatchedFlow("10.0.0.0/8", "0.0.0.0/0")], data=Data())
     async with connections(net) as switches:
         await configure(net, switches, {"s1": reporter})
 
-A report is addressed to a collector. The translator on the path intercepts it (see Service).
+A report is addressed to a collector. The translator on the path to the collector intercepts it (see
+Service).
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,12 +30,12 @@ _KINDS = 16  # number of counters per translator
 
 @dataclass(frozen=True)
 class Reporter(Sender):
-    """A switch that reports all watched flows that pass it: see Sender.
+    """A switch that reports all watched flows that pass it; see Sender.
 
     `node_id` identifies the switch in records and postcards. A flow counts as new after it was idle
-    for `idle_us`. With `routes` the switch is a router; it then forwards by MAC address only to
-    translators and reporters. A change that triggers a report of `data` also triggers a postcard.
-    Raises ValueError for invalid parameters.
+    for `idle_us`. With `routes`, the switch is a router; it forwards by MAC address only to
+    translators and reporters. Every change that triggers a report of `data` also triggers a
+    postcard. Raises ValueError for invalid parameters.
     """
 
     data: Data | None = None
@@ -60,7 +61,7 @@ class Reporter(Sender):
         return "ReporterIngress.plan_drop", "ReporterEgress.reports.plan"
 
     def entries(self) -> list[fy.P4TableEntry]:
-        """Return the table entries for the reporter's flows and reports."""
+        """Return the table entries for the flows and the reports of the reporter."""
         data = self.data or Data(changes=())
         follow = fy.Action(
             "follow", node=self.node_id, clock_offset_us=self.clock_offset_us % (1 << CLOCK_BITS),
@@ -78,11 +79,12 @@ class Reporter(Sender):
 
 @dataclass(frozen=True)
 class State:
-    """State of a reporter for one translator.
+    """State that a reporter has for one translator.
 
-    `next` is the sequence number of the next report. `evicted` is the number of requested reports
-    that were no longer in the ring. `over_budget` is the number of requested reports that exceeded
-    the budget for resending; each new report increases the budget.
+    `next` is the sequence number of the next report. `evicted` is the number of reports that were
+    requested again, but were no longer in the ring. `over_budget` is the number of reports that
+    were requested again, but exceeded the budget for resending. Each new report increases this
+    budget.
     """
 
     next: int
@@ -93,7 +95,7 @@ class State:
 async def configure(
     net: Network, switches: Mapping[str, fy.Switch], reporters: Mapping[str, Reporter]
 ) -> None:
-    """Fill the tables of reporters and reset their sequence numbers; ignore other switches.
+    """Fill the tables of reporters, and reset their sequence numbers. Ignore other switches.
 
     Raises TestbedError and finsy's P4ClientError.
     """
@@ -110,22 +112,22 @@ async def configure(
 
 
 async def events(switch: fy.Switch, translator: int = 1) -> dict[str, int]:
-    """Return a reporter's event counts for its nth translator, named as in EVENTS."""
+    """Return the event counts that a reporter has for its nth translator, named as in EVENTS."""
     first = translator * _KINDS
     wanted = [fy.P4CounterEntry("dta_events", index=first + n) for n in range(len(EVENTS))]
-    # finsy's overloads of read() name a coroutine; it is an async generator.
+    # finsy declares read() as a coroutine in its overloads, but read() is an async generator.
     found = switch.read(wanted)
     return {EVENTS[entry.index - first]: entry.packet_count async for entry in found}  # type: ignore[attr-defined]
 
 
 async def state(switch: fy.Switch, translator: int = 1) -> State:
-    """Return a reporter's state for its nth translator. Raises ReadoutTimeoutError."""
+    """Return the state that a reporter has for its nth translator. Raises ReadoutTimeoutError."""
     async with Readouts(switch) as readouts:
         return State(*(await readouts.read(STATE, translator)).arrival[:3])
 
 
 def _ways(net: Network, switch: str, reporter: Reporter) -> list[fy.P4TableEntry]:
-    """Return the forwarding entries for packets of hosts and for reports."""
+    """Return the entries that forward reports and the packets of hosts."""
     if reporter.routes is None:
         return forwarding_entries(net, switch)
     return [

@@ -1,4 +1,4 @@
-"""Base class of the two senders of DTA reports: reporters and INT sinks."""
+"""Base class of the two kinds of senders of DTA reports: reporters and INT sinks."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -23,18 +23,18 @@ from telemark.network import Network
 from telemark.topology.routes import next_hops
 
 MAX_TRANSLATORS = 15
-NUMBERS = 1 << 16  # of reporter numbers
+NUMBERS = 1 << 16  # number of possible reporter numbers
 STATE = 1  # readout record of p4src/dta/reporter_ring.p4
-_SESSIONS = 400  # clone session for the first translator
+_SESSIONS = 400  # clone session of the first translator
 
 
 @dataclass(frozen=True)
 class Sender(ABC):
     """A switch that reports flows to translators.
 
-    `address` is the switch's own address. `number` is the reporter number in its reports.
-    `translators` are the hosts to which reports are addressed, numbered from 1; each flow uses one
-    of them. `key_node` is a part of the key of each flow. Raises ValueError for invalid parameters.
+    `address` is the switch's own address. `number` is the reporter number in its reports. Reports
+    are addressed to the hosts `translators`, which are numbered from 1. Each flow uses one of them.
+    `key_node` is a part of the key of each flow. Raises ValueError for invalid parameters.
     """
 
     address: str  # IPv4
@@ -52,22 +52,25 @@ class Sender(ABC):
 
     @property
     def mac(self) -> str:
-        """MAC address, derived from the IP address, so that it is unique in a network."""
+        """MAC address. It is derived from the IP address, so that it is unique in a network."""
         octets = int(IPv4Address(self.address)).to_bytes(4, "big")
         return "06:01:" + ":".join(f"{octet:02x}" for octet in octets)
 
     @property
     def reports(self) -> Mapping[ReportKind, Reports | None]:
-        """Return the configuration of each supported kind of report (None: not configured)."""
+        """Return the configuration of each kind of report.
+
+        A kind that is not configured has None.
+        """
         return {ReportKind.START: self.started, ReportKind.POSTCARD: self.postcards}
 
     @property
     @abstractmethod
     def plans(self) -> Sequence[str]:
-        """Return the full names of the controls in the switch's program that plan reports."""
+        """Return the full names of those controls in the switch's program that plan reports."""
 
     def entries(self) -> list[fy.P4TableEntry]:
-        """Return the table entries for the switch's flows and reports."""
+        """Return the table entries for the flows and the reports of the switch."""
         flow_key = fy.Action("set_flow_key", node=self.key_node, count=len(self.translators))
         return [
             fy.P4TableEntry("flow_keys", action=flow_key, is_default_action=True),
@@ -96,9 +99,9 @@ class Sender(ABC):
 
 
 async def begin(net: Network, switch: fy.Switch, sender: Sender) -> list[fy.P4TableEntry]:
-    """Make the switch's clone sessions and reset its sequence numbers.
+    """Create the clone sessions of the switch, and reset its sequence numbers.
 
-    Returns the table entries with translators' addresses. Raises TestbedError and finsy's
+    Returns the table entries with the addresses of translators. Raises TestbedError and finsy's
     P4ClientError.
     """
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch.name)
@@ -116,7 +119,7 @@ async def begin(net: Network, switch: fy.Switch, sender: Sender) -> list[fy.P4Ta
 def ways_to_senders(
     net: Network, switch: str, senders: Mapping[str, Sender]
 ) -> list[fy.P4TableEntry]:
-    """Return the entries that forward NACKs to the other switches. Raises TestbedError."""
+    """Return the entries that forward NACKs to other senders. Raises TestbedError."""
     macs = [sender.mac for sender in senders.values()]
     if len({*macs}) < len(macs):
         addresses = [sender.address for sender in senders.values()]
@@ -132,7 +135,7 @@ def ways_to_senders(
 
 
 def _ends(net: Network, sender: Sender, number: int, port: int) -> list[fy.P4TableEntry]:
-    """Return the entries with a translator's addresses, for reports and for NACKs."""
+    """Return the entries with the addresses of a translator, for reports and for NACKs."""
     host = net.host(sender.translators[number - 1])
     here = {"src_mac": sender.mac, "src_addr": sender.address,
             "reporter_number": sender.number}  # fmt: skip

@@ -1,11 +1,11 @@
-"""INT sinks that report the paths of flows by DTA; P4: p4src/dta/int_sink.p4.
+"""INT sinks that report the paths of flows by DTA. P4: p4src/dta/int_sink.p4.
 
     watched = int.watch.WatchedFlow("10.0.0.0/8", "10.0.0.0/8", instructions=INSTRUCTIONS)
     sink = Sink("10.255.0.5", ["h3"], [WatchedFlow("10.0.0.0/8", "10.0.0.0/8")], data=Paths())
     async with connections(net) as switches:
         await configure(net, switches, Domain("h3", [watched]), {"s5": sink})
 
-Packets of these flows cause no INT reports. Other flows of the domain are reported as usual.
+Packets of these flows cause no INT reports. Other flows of the domain cause INT reports as usual.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,12 +26,14 @@ INSTRUCTIONS = Instruction.NODE_ID
 
 @dataclass(frozen=True)
 class Sink(Sender):
-    """An INT sink that reports the paths of flows that leave the domain at this switch: see Sender.
+    """INT sink.
 
-    The watch list matches packets without INT marks, as outside the domain. A path is reported when
-    it is new or has changed, when the flow's queue reaches the congestion threshold, and again
-    after `period_us`. `started` is the list of new flows; `moved` is the list of flows whose path
-    has changed. Raises ValueError for invalid parameters.
+    It reports the paths of flows that leave the domain at this switch; see Sender.
+
+    The watch list matches packets after their INT marks were removed, as outside the domain. A path
+    is reported when it is new or has changed, when the queue of the flow reaches the congestion
+    threshold, and again after `period_us`. `started` is the list of new flows. `moved` is the list
+    of flows whose path has changed. Raises ValueError for invalid parameters.
     """
 
     data: Paths | None = None
@@ -49,7 +51,7 @@ class Sink(Sender):
         return ("SinkEgress.reports.plan",)
 
     def entries(self) -> list[fy.P4TableEntry]:
-        """Return the table entries for the sink's flows and reports."""
+        """Return the table entries for the flows and the reports of the sink."""
         follow = fy.Action("follow", period_us=self.period_us)
         paths = fy.P4TableEntry("paths", action=follow, is_default_action=True)
         return [*super().entries(), paths]
@@ -66,8 +68,8 @@ async def configure(
 ) -> None:  # fmt: skip
     """Fill the tables of all switches of a domain, and reset the sequence numbers of reports.
 
-    `sinks` run p4src/dta/int_sink.p4, other switches run the INT program. For `clock_offsets_us`
-    see controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
+    The switches in `sinks` run p4src/dta/int_sink.p4; other switches run the INT program. For
+    `clock_offsets_us`, see controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
     """
 
     async def of_sinks(switch: fy.Switch) -> Sequence[fy.P4TableEntry]:

@@ -1,4 +1,4 @@
-"""Stores: memory regions for the reports of a primitive; P4: p4src/dta/."""
+"""Stores: memory regions for the reports of one primitive. P4: p4src/dta/."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,8 +14,9 @@ COUNTER_BYTES = 8
 
 
 class Store(Protocol):
-    """Destination of a primitive's reports: one session, or several sessions selected by a key
-    hash.
+    """Destination of a primitive's reports: one or several sessions.
+
+    If there are several sessions, a hash of the key selects one.
     """
 
     @property
@@ -23,18 +24,23 @@ class Store(Protocol):
 
     @property
     def registers(self) -> tuple[str, range]:
-        """Name and range of the translator's registers that belong to this store."""
+        """Name and range of those registers of the translator that belong to this store."""
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
-        """Return the store's table entries in the translator; `service` is the service number."""
+        """Return the translator's table entries for this store.
+
+        `service` is the service number.
+        """
 
     def problem_of(self, session: QueuePair) -> str:
-        """Return an error message if a session is unsuitable, otherwise an empty string."""
+        """Return why a session is unsuitable; "" if it is suitable."""
 
 
 @dataclass(frozen=True)
 class KeyWriteStore:
-    """Store for Key-Writes of `words` words; each session has `slots` slots, a power of two.
+    """Store for Key-Writes. A value has `words` words.
+
+    Each session has `slots` slots; `slots` is a power of two.
 
     A checksum has 8 to 31 bits. Raises ValueError for invalid parameters.
     """
@@ -59,7 +65,7 @@ class KeyWriteStore:
 
     @property
     def slot_bytes(self) -> int:
-        """Length of a slot in bytes: checksum and data."""
+        """Length of a slot in bytes, including the checksum and the data."""
         return 4 + 4 * self.words
 
     def entries(self, service: int) -> list[fy.P4TableEntry]:
@@ -80,7 +86,7 @@ class KeyWriteStore:
 
 @dataclass(frozen=True)
 class CounterStore:
-    """Store for Key-Increments, in rows of `slots` counters (a power of two); copy n is in row n.
+    """Store for Key-Increments. A row has `slots` counters, a power of two; copy n is in row n.
 
     Raises ValueError for invalid parameters.
     """
@@ -119,7 +125,7 @@ def spread_over(sessions: range) -> dict[str, int]:
 
 
 def check_slots(where: str, slots: int, sessions: range) -> None:
-    """Check slots and sessions. Raises ValueError with a message that begins with `where`."""
+    """Check slots and sessions. Raises ValueError; its message begins with `where`."""
     if slots.bit_count() != 1 or slots > 1 << 31:
         raise ValueError(f"{where}: {slots} slots: expected a power of 2 up to 2^31")
     if not sessions or sessions.step != 1 or sessions[0] < 1 or sessions[-1] > 255:
@@ -127,7 +133,7 @@ def check_slots(where: str, slots: int, sessions: range) -> None:
 
 
 def too_small(session: QueuePair, needed: int) -> str:
-    """Return an error message if the region of a session has less than `needed` bytes."""
+    """Return an error message if a session's region has less than `needed` bytes."""
     if session.target.length < needed:
         return f"a region of {session.target.length} bytes: expected at least {needed}"
     return ""

@@ -1,4 +1,4 @@
-"""A DTA translator: its sessions, and the stores of its services; P4: p4src/dta/.
+"""A DTA translator: its sessions, and the stores of its services. P4: p4src/dta/.
 
 responder = Responder(...)      # or another endpoint: it provides the targets
 session = WriteSession(1, "collector", peer, responder.targets[0])
@@ -34,15 +34,16 @@ OUTCOMES = [*EVENTS][:8]
 
 REPORTERS = 256
 _KINDS = 16  # number of counters per reporter
-_WINDOW = 1024  # number of reports tracked per reporter
-# Readout records of p4src/dta/sequence.p4. A write to the second clears _CELLS_PER_WRITE cells.
+_WINDOW = 1024  # number of last reports that are tracked per reporter
+# Readout records of p4src/dta/sequence.p4. A write to the second record clears _CELLS_PER_WRITE
+# cells.
 _REPORTER_STATE, _REPORTER_WINDOW, _CELLS_PER_WRITE = 6, 7, 8
-_NACK_CLONES = 256  # clone session of port 0, for NACKs
+_NACK_CLONES = 256  # clone session for NACKs through port 0; other ports follow
 
 
 @dataclass(frozen=True)
 class WriteSession(QueuePair):
-    """A session with a queue pair for RDMA writes."""
+    """A session whose queue pair executes RDMA writes."""
 
     @property
     def has_atomics(self) -> bool:
@@ -52,7 +53,7 @@ class WriteSession(QueuePair):
 
 @dataclass(frozen=True)
 class CounterSession(QueuePair):
-    """A session with a queue pair for RDMA FETCH ADDs, which increment counters."""
+    """A session whose queue pair executes RDMA FETCH ADDs, which increment counters."""
 
     @property
     def has_atomics(self) -> bool:
@@ -62,7 +63,7 @@ class CounterSession(QueuePair):
 
 @dataclass(frozen=True)
 class Service:
-    """A service: the translator writes reports to `address` into these stores."""
+    """A service. The translator writes reports to `address` into these stores."""
 
     address: str  # IPv4
     stores: Sequence[Store]
@@ -72,7 +73,7 @@ class Service:
 class TrackedReporter:
     """A reporter whose sequence numbers the translator tracks.
 
-    `number` is 0 for reports in the prototype's format.
+    For reports in the format of the prototype, `number` is 0.
     """
 
     address: str  # IPv4
@@ -81,11 +82,11 @@ class TrackedReporter:
 
 @dataclass(frozen=True)
 class Rate:
-    """Maximum request rate of a session; the translator drops reports above this rate."""
+    """Maximum rate of requests in a session. The translator drops reports above this rate."""
 
     session: int
     requests_per_s: float
-    burst: int = 1  # maximum number of requests in a burst
+    burst: int = 1  # maximum number of requests that may follow each other without a gap
 
     def __post_init__(self) -> None:
         where = f"rate of session {self.session}"
@@ -97,7 +98,7 @@ class Rate:
             )
 
     def entry(self) -> fy.P4TableEntry:
-        """Return the entry of this rate in the table of rates."""
+        """Return the entry of the table of rates for this rate."""
         interval_ns = round(1e9 / self.requests_per_s)
         action = fy.Action("limit", interval_ns=interval_ns,
                            burst_ns=(self.burst - 1) * interval_ns)  # fmt: skip
@@ -106,7 +107,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Translator:
-    """A translator: its sessions, services, tracked reporters and rates.
+    """A translator: sessions, services, tracked reporters and rates.
 
     Raises ValueError for invalid parameters.
     """
@@ -171,7 +172,7 @@ class Translator:
 async def configure(
     net: Network, switches: Mapping[str, fy.Switch], translators: Mapping[str, Translator]
 ) -> None:
-    """Fill the tables of translators, and start their sessions.
+    """Fill the tables of translators, and start the sessions of the translators.
 
     Ignores other switches. Raises TestbedError and finsy's P4ClientError.
     """
@@ -199,9 +200,9 @@ async def configure(
 
 
 async def _make_groups(switch: fy.Switch, session: int, port: int) -> None:
-    """Make the multicast groups for 1 to 8 copies of a session's report.
+    """Create the multicast groups that make 1 to 8 copies of a report of a session.
 
-    A replica's instance is its copy number.
+    The instance of a replica is the number of the copy.
     """
     for copies in range(1, MAX_COPIES + 1):
         replicas = [(port, copy) for copy in range(copies)]
@@ -211,16 +212,19 @@ async def _make_groups(switch: fy.Switch, session: int, port: int) -> None:
 
 
 async def events(switch: fy.Switch, reporter: int = 0) -> dict[str, int]:
-    """Return the event counts of a translator's nth reporter; 0 stands for untracked reporters."""
+    """Return the event counts of a translator for its nth reporter.
+
+    The number 0 means all reporters that are not tracked.
+    """
     names = {reporter * _KINDS + kind: name for name, kind in EVENTS.items()}
     wanted = [fy.P4CounterEntry("dta_events", index=index) for index in names]
-    # finsy's overloads of read() name a coroutine; it is an async generator.
+    # finsy declares read() as a coroutine in its overloads, but read() is an async generator.
     found = switch.read(wanted)
     return {names[entry.index]: entry.packet_count async for entry in found}  # type: ignore[attr-defined]
 
 
 async def restart_reporter(switch: fy.Switch, reporter: int, *, sequence: int = 0) -> None:
-    """Set the next expected sequence number of the nth reporter; see events()."""
+    """Set the sequence number that is expected next from the nth reporter; see events()."""
     windows = range(reporter * _WINDOW, (reporter + 1) * _WINDOW, _CELLS_PER_WRITE)
     async with Readouts(switch) as readouts:
         await readouts.write(_REPORTER_STATE, reporter, sequence)
@@ -230,6 +234,6 @@ async def restart_reporter(switch: fy.Switch, reporter: int, *, sequence: int = 
 
 
 async def missing_reports(switch: fy.Switch, reporter: int) -> int:
-    """Return the number of missing reports of a reporter. Raises ReadoutTimeoutError."""
+    """Return how many reports of a reporter are missing. Raises ReadoutTimeoutError."""
     async with Readouts(switch) as readouts:
         return (await readouts.read(_REPORTER_STATE, reporter)).arrival[1]

@@ -1,4 +1,4 @@
-"""Kinds of reports of a DTA reporter, and the watched flows; P4: p4src/dta/reporter_*.p4."""
+"""Kinds of reports of a DTA reporter, and watched flows. P4: p4src/dta/reporter_*.p4."""
 
 import enum
 from collections.abc import Iterator, Mapping
@@ -31,21 +31,21 @@ class ReportKind(enum.IntFlag):
 class Word(enum.IntEnum):
     """Words of a flow's record."""
 
-    PORTS = 0  # ingress port (16 bits), egress port
+    PORTS = 0  # ingress port (16 bits) and egress port
     PACKETS = 1
     BYTES = 2
     LATENCY = 3  # us
-    QUEUE = 4  # queue number (8 bits), packets waiting
+    QUEUE = 4  # queue number (8 bits) and number of waiting packets
     NODE = 5
     TIME = 6  # us of the common clock, modulo 2^32
 
 
 @dataclass(frozen=True)
 class WatchedFlow:
-    """A flow on the watch list: its match key, and the kinds of reports to send.
+    """A flow on the watch list: its match key, and the kinds of reports about it.
 
-    Addresses may be prefixes, and None matches anything. If a packet matches several flows, the
-    most specific one applies. Raises ValueError for invalid parameters.
+    Addresses may be prefixes; None matches anything. If a packet matches several flows, the most
+    specific flow applies. Raises ValueError for invalid parameters.
     """
 
     src_addr: str
@@ -72,11 +72,11 @@ class WatchedFlow:
 
 @dataclass(frozen=True)
 class Data:
-    """Reports of flow records by Key-Write: `words` words of the record from word `first` on.
+    """Key-Write reports of `words` words of a flow's record, from word `first` on.
 
     A flow is reported when it is new, and when masked bits of a word in `changes` change. In
-    addition, a sampled fraction `share` of the packets triggers a report. Raises ValueError for
-    invalid parameters.
+    addition, a fraction `share` of the packets triggers reports. Raises ValueError for invalid
+    parameters.
     """
 
     words: int = RECORD_WORDS
@@ -102,7 +102,7 @@ class Data:
 
     @property
     def mask(self) -> int:
-        """Mask of the record's bits whose change triggers a report."""
+        """Mask of those bits of the record whose change triggers a report."""
         return sum(mask << 32 * (RECORD_WORDS - 1 - word) for word, mask in self.changes)
 
     def entry(self, plan: str) -> fy.P4TableEntry:
@@ -113,7 +113,9 @@ class Data:
 
 @dataclass(frozen=True)
 class Paths:
-    """Path reports of INT sinks by Key-Write, in seven data words (collectors/dta/int_paths.py).
+    """Key-Write reports of paths, from INT sinks.
+
+    A path is in seven data words (collectors/dta/int_paths.py).
 
     Raises ValueError for invalid parameters.
     """
@@ -133,7 +135,7 @@ class Paths:
 
 @dataclass(frozen=True)
 class Counts:
-    """Packet or byte counts of a flow by Key-Increment.
+    """Key-Increment reports of the packet counts or byte counts of a flow.
 
     Raises ValueError for invalid parameters.
     """
@@ -155,11 +157,13 @@ class Counts:
 
 @dataclass(frozen=True)
 class Postcards:
-    """Postcards of a flow at this switch; the events that trigger Data trigger a postcard.
+    """Postcards about a flow from this switch.
 
-    The switch derives the hop number (number of routers before this switch) from the TTL. The value
-    is the switch's `node_id`. An INT sink knows the whole path and sends the postcards of all hops.
-    Raises ValueError for invalid parameters.
+    Each event that triggers a report of Data also triggers a postcard.
+
+    The switch derives the hop number from the TTL; it is the number of routers before this switch.
+    The value of the postcard is the `node_id` of the switch. An INT sink knows the whole path, and
+    sends the postcards of all hops. Raises ValueError for invalid parameters.
     """
 
     redundancy: int = 2
@@ -177,7 +181,10 @@ class Postcards:
 
 @dataclass(frozen=True)
 class EventList:
-    """Destination of one kind of events: a list at the reporter's nth translator, from 1."""
+    """List to which one kind of events is appended.
+
+    The list is at the nth translator of the reporter; n starts at 1.
+    """
 
     number: int
     translator: int = 1
@@ -205,7 +212,10 @@ _TABLES = {
 def entries_of(
     plan: str, reports: Mapping[ReportKind, Reports | None]
 ) -> Iterator[fy.P4TableEntry]:
-    """Return the entries that enable these reports in the control `plan`; None disables a kind."""
+    """Return the entries that enable these reports in the control `plan`.
+
+    None disables the kind of report.
+    """
     for want, how in reports.items():
         if isinstance(how, EventList):
             yield how.entry(plan, want)
@@ -219,7 +229,7 @@ def entries_of(
 def flow_key(
     src_addr: str, dst_addr: str, ports: tuple[int, int], protocol: int = 17, node: int = 0
 ) -> int:
-    """Return the 128-bit key of a flow's data; `node` is the reporter's `key_node`."""
+    """Return the 128-bit key for the data of a flow. `node` is the `key_node` of the reporter."""
     addresses = int(IPv4Address(src_addr)) << 32 | int(IPv4Address(dst_addr))
     return (addresses << 32 | ports[0] << 16 | ports[1]) << 32 | protocol << 24 | node
 

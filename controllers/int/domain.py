@@ -1,10 +1,10 @@
-"""INT domain: the role of every switch of a network, and the destination of reports.
+"""INT domain: the role of every switch in a network, and the destination of reports.
 
     domain = Domain("h3", [WatchedFlow("10.0.0.1", "10.0.0.2")])
     async with connections(net) as switches:
         await configure(net, switches, domain)
 
-Ports to hosts are the edge of the domain, where INT begins and ends.
+Ports to hosts are the edge of the domain. INT begins and ends there.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ table entries.
 
 REPORT_PORT = 32766
 SESSION = 500  # REPORT_SESSION in p4src/int/report.p4
-WINDOW_US = 1 << 16  # window for measuring port utilisation, as in p4src/int/hop.p4
+WINDOW_US = 1 << 16  # window in which port utilisation is measured, as in p4src/int/hop.p4
 EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not understood",
           "hops exceeded", "MTU exceeded")  # fmt: skip
 """Event counters of switches, in the order of p4src/int/watch.p4."""
@@ -40,13 +40,14 @@ EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not und
 
 @dataclass(frozen=True)
 class Changes:
-    """Limits the reports of a flow to changes, and one report every 2^`period_shift` us.
+    """Limit the reports of a flow to changes, and to one report every 2^`period_shift` us.
 
-    A change is a different ingress or egress port, a different number of hops on the stack, or a
-    hop latency in a different interval of 2^`latency_shift` us.
+    Changes are: another ingress or egress port, another number of hops on the stack, or a hop
+    latency in another interval of 2^`latency_shift` us.
     """
 
-    latency_shift: int = 32  # a shift by 32 bits leaves 0, so the latency is ignored
+    # a shift by 32 bits gives 0 for every latency, so changes of the latency are ignored
+    latency_shift: int = 32
     period_shift: int = 20
 
     def parameters(self) -> dict[str, int]:
@@ -63,9 +64,9 @@ class Changes:
 
 @dataclass(frozen=True)
 class QueueReports:
-    """Reports of packets that find at least `full` packets in their queue.
+    """Reports of packets whose queue already contains at least `full` packets.
 
-    At most `quota` packets are reported; then reports stop until a packet finds fewer than `calm`
+    At most `quota` packets are reported. Then reports stop until a packet finds fewer than `calm`
     packets in the queue.
     """
 
@@ -77,16 +78,16 @@ class QueueReports:
 
 @dataclass(frozen=True)
 class Domain:
-    """Watched flows, and the destination of reports.
+    """Watched flows of a domain, and the destination of reports.
 
-    `collector` is a host that receives reports at UDP port `port`. `mtu_bytes` is the MTU of links
-    between switches, where INT makes packets longer. With `changes`, only changes are reported;
-    otherwise all sampled packets of watched flows. `drops` is the metadata in drop reports in
-    addition to the drop reason. Switches drop packets that are `denied`. Switches with `routes` are
-    routers, and forward by MAC address only to the collector. Drops at full queues are reported
-    only if switches deflect them (`--deflect-on-drop` of minip4). With `grouping`, a datagram
-    carries several reports; switches then run p4src/int/grouped.p4 with a CPU port
-    (connection.cpu_ports).
+    `collector` is the host that receives reports, at UDP port `port`. `mtu_bytes` is the MTU of
+    links between switches, where INT makes packets longer. With `changes`, only changes are
+    reported. Without it, all sampled packets of watched flows are reported. `drops` is the metadata
+    that drop reports contain in addition to the drop reason. Switches drop packets that are
+    `denied`. Switches with `routes` are routers, and forward by MAC address only to the collector.
+    Drops at full queues are reported only if switches deflect dropped packets (`--deflect-on-drop`
+    of minip4). With `grouping`, a datagram contains several reports. Switches then run
+    p4src/int/grouped.p4 and need a CPU port (connection.cpu_ports).
     """
 
     collector: str
@@ -105,11 +106,11 @@ async def configure(
     net: Network, switches: Mapping[str, fy.Switch], domain: Domain,
     clock_offsets_us: Mapping[str, int] | None = None, more: More | None = None,
 ) -> None:  # fmt: skip
-    """Fill the tables of all switches, and make their clone sessions.
+    """Fill the tables of all switches, and create their clone sessions.
 
-    `clock_offsets_us` maps each switch to the offset of its clock (Readouts.clock_offset); default:
-    0. `more` configures programs that extend the INT program. Raises TestbedError and finsy's
-    P4ClientError.
+    `clock_offsets_us` maps each switch to the offset of its clock (Readouts.clock_offset). Without
+    it, all offsets are zero. `more` configures programs that extend the INT program. Raises
+    TestbedError and finsy's P4ClientError.
     """
     offsets_us = clock_offsets_us or {}
     await asyncio.gather(
@@ -119,7 +120,7 @@ async def configure(
 
 
 def node_id(net: Network, switch: str) -> int:
-    """Return the INT node ID of a switch: 1 for the first switch of the topology."""
+    """Return the INT node ID of a switch. The first switch of the topology has 1."""
     return net.topo.switches().index(switch) + 1
 
 
@@ -127,7 +128,7 @@ async def events(switch: fy.Switch) -> dict[str, int]:
     """Return the event counts of a switch, named as in EVENTS."""
     counts = dict.fromkeys(EVENTS, 0)
     for name in ("arriving_events", "departing_events"):
-        # finsy's overloads of read() name a coroutine; it is an async generator.
+        # finsy declares read() as a coroutine in its overloads, but read() is an async generator.
         async for entry in switch.read(fy.P4CounterEntry(name)):  # type: ignore[attr-defined]
             counts[EVENTS[entry.index]] += entry.packet_count
     return counts
@@ -170,9 +171,9 @@ def entries(
 
 
 async def _clone_reports(net: Network, switch: fy.Switch, domain: Domain) -> None:
-    """Make the clone session of a switch's reports.
+    """Create the clone session for the reports of a switch.
 
-    Its port leads to the collector; with grouping, it is the recirculation port.
+    The port of the session leads to the collector. With grouping, it is the recirculation port.
     """
     port = CPU_PORT if domain.grouping else _port_to_collector(net, switch.name, domain)
     session = fy.P4CloneSessionEntry(SESSION, replicas=[port])
@@ -204,7 +205,10 @@ def _forwarding_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4
 
 
 def _port_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
-    """Return entries with each port's MTU and rate, which also mark the domain's edge ports."""
+    """Return entries with the MTU and the rate of each port.
+
+    The entries also tell which ports are at the edge of the domain.
+    """
     found, rates_bps = [], _rates_bps(net.topo, switch)
     for name in net.neighbours(switch):
         port = net.port(switch, name)
@@ -232,7 +236,10 @@ def _queue_entry(port: int, reports: QueueReports) -> fy.P4TableEntry:
 
 
 def _millionths_per_byte(rate_bps: float | None) -> int:
-    """Return the utilisation of one byte, in millionths times 2^32; 0 if the rate is unknown."""
+    """Return the utilisation of one byte, in millionths times 2^32.
+
+    It is 0 if the rate of the port is unknown.
+    """
     if not rate_bps:
         return 0
     window_bytes = rate_bps * WINDOW_US / 8e6
@@ -240,7 +247,7 @@ def _millionths_per_byte(rate_bps: float | None) -> int:
 
 
 def _rates_bps(topo: Topo, switch: str) -> dict[str, float]:
-    """Return the rates of a switch's rate-limited ports, by neighbour."""
+    """Return the rates of those ports of a switch that have a rate limit, by neighbour."""
     rates = {}
     for _, _, given in topo.links(withInfo=True):
         one, two = given["node1"], given["node2"]

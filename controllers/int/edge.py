@@ -1,4 +1,7 @@
-"""Edge programs on the hosts of an INT domain; they report the same flows as switches (INT-XD)."""
+"""Edge programs on the hosts of an INT domain.
+
+They report the same flows as the switches (INT-XD).
+"""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -13,17 +16,20 @@ from telemark.network import Network
 
 
 def edge_node_id(net: Network, host: str) -> int:
-    """Return the INT node ID of the edge program on a host; these IDs follow the switches' IDs."""
+    """Return the INT node ID of the edge program on a host.
+
+    These IDs follow the IDs of the switches.
+    """
     return len(net.topo.switches()) + 1 + net.topo.hosts().index(host)
 
 
 def postcard_edges(
     net: Network, hosts: Mapping[str, str], domain: Domain, opened: ExitStack
 ) -> dict[str, PostcardEdge]:
-    """Open edge programs with the configuration of `domain` at the hosts' interfaces.
+    """Open edge programs at the interfaces of hosts, with the configuration of `domain`.
 
-    `opened` closes them. They report each sampled packet of flows with Mode.EXPORT. Works only in
-    real time. Raises TestbedError.
+    `opened` closes the edge programs. They report each sampled packet of the flows with
+    Mode.EXPORT. Works only in real time. Raises TestbedError.
     """
     if domain.changes is not None or domain.grouping is not None:
         raise TestbedError("edge programs send one datagram per sampled packet; use a domain "

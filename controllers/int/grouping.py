@@ -1,4 +1,4 @@
-"""Grouping of several reports in one datagram; the switches run p4src/int/grouped.p4.
+"""Grouping of several reports in one datagram. The switches run p4src/int/grouped.p4.
 
     domain = Domain("h3", flows, grouping=Grouping(reports=8))
     ...
@@ -19,25 +19,25 @@ MOST_REPORTS = 8  # GROUP_SLOTS in p4src/int/grouping.p4
 HARDWARE_IDS = range(3)  # HW_EGRESS and so on, in p4src/int/report.p4
 
 _FLUSH_GROUP = 0xFFFF  # in p4src/int/grouping.p4
-_LONGEST_WORDS = 63  # maximum length of a waiting report
+_LONGEST_WORDS = 63  # maximum length of a report that waits for a group
 _HEADER_BYTES = 20 + 8 + 8  # IPv4, UDP, group header
-# Maximum growth, in words, of a packet that collects other reports: 1,024 bytes in minip4, 512
-# bytes in bmv2. This includes the report that completes a group, because it may be longer than the
-# reported packet.
+# Maximum growth, in words, of a packet that collects other reports. It is 1,024 bytes in minip4,
+# and 512 bytes in bmv2. The growth includes the report that completes a group, because this report
+# may be longer than the reported packet.
 _WORDS, _BMV2_WORDS = 240, 63
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """At most `reports` reports per datagram.
+    """Grouping with at most `reports` reports per datagram.
 
-    A group is sent when it is full, or at the first report later than `wait_us` after the first
-    report of the group. Switches have no timer: see flush_every(). Raises ValueError for invalid
-    parameters.
+    A group is sent when it is full. It is also sent at the first report that is more than `wait_us`
+    later than the first report of the group. Switches have no timer, so see flush_every(). Raises
+    ValueError for invalid parameters.
     """
 
     reports: int = MOST_REPORTS
-    # half of the time that the collector waits for all reports of a packet
+    # half of the time for which the collector waits for all reports of a packet
     wait_us: int = 50_000
 
     def __post_init__(self) -> None:
@@ -47,7 +47,10 @@ class Grouping:
             raise ValueError(f"{self}: expected 0 to 2^48 - 1 us")
 
     def action(self, net: Network, node: int, mtu_bytes: int, port: int) -> fy.Action:
-        """Return the action of the switch's table `grouping`. Groups leave the switch by `port`."""
+        """Return the action for the switch's table `grouping`.
+
+        Groups leave the switch through `port`.
+        """
         most = (mtu_bytes - _HEADER_BYTES) // 4 - _LONGEST_WORDS
         words = max(0, min(most, _BMV2_WORDS if net.has_panels else _WORDS))
         return fy.Action("gather", node_id=node, reports=self.reports, words=words,
@@ -55,14 +58,17 @@ class Grouping:
 
 
 async def flush(switches: Iterable[fy.Switch]) -> None:
-    """Send the incomplete groups of switches."""
+    """Make switches send their incomplete groups."""
     for switch in switches:
         await switch.write([fy.P4PacketOut(b"", record=_FLUSH_GROUP, index=hw_id)
                             for hw_id in HARDWARE_IDS])  # fmt: skip
 
 
 async def flush_every(switches: Iterable[fy.Switch], period_s: float) -> None:
-    """Flush periodically until cancelled, because switches have no timer."""
+    """Flush periodically, until cancelled.
+
+    This is necessary because switches have no timer.
+    """
     switches = list(switches)
     while True:
         await asyncio.sleep(period_s)

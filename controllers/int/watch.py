@@ -1,4 +1,4 @@
-"""Watch lists and access lists of INT switches; P4: p4src/int/watch.p4, ingress.p4."""
+"""Watch lists and access lists of INT switches. P4: p4src/int/watch.p4, ingress.p4."""
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
@@ -15,7 +15,7 @@ ALL = (1 << 32) - 1  # full sampling
 
 
 class Instruction(IntFlag):
-    """INT instruction bits; docs/reference/int.md has the units."""
+    """Bits of INT instructions. docs/reference/int.md lists the units."""
 
     NODE_ID = 0x8000
     LEVEL_1 = 0x4000
@@ -30,16 +30,16 @@ class Instruction(IntFlag):
 
 
 class Mode(Enum):
-    """INT mode of a flow; the values are actions of the watch list."""
+    """INT mode of a flow. The values are names of actions of the watch list."""
 
     DATA = "embed_data"  # INT-MD
     INSTRUCTIONS = "embed_instructions"  # INT-MX
     EXPORT = "export_data"  # INT-XD
-    DROPS = "watch_drops"  # drop reports only
+    DROPS = "watch_drops"  # reports of drops only
 
 
 class Mark(IntEnum):
-    """Mark that indicates INT in a packet (docs/reference/int.md); one per domain."""
+    """Mark that indicates INT in a packet (docs/reference/int.md). A domain uses one mark."""
 
     DSCP = 0
     PORT = 1
@@ -49,13 +49,13 @@ class Mark(IntEnum):
 
 @dataclass(frozen=True)
 class WatchedFlow:
-    """A flow on the watch list: its match key and INT mode.
+    """A flow on the watch list: its match key, and its INT mode.
 
-    Addresses may be prefixes, and None matches anything. If a packet matches several flows, the
-    most specific one applies. `max_hops` is the maximum number of switches that push metadata,
-    including the source. Switches sample a fraction `share` of the packets. They use the same hash,
-    so they sample the same packets. `sources` are the switches that embed INT (None: switches with
-    a host whose address matches `src_addr`).
+    Addresses may be prefixes; None matches anything. If a packet matches several flows, the most
+    specific flow applies. `max_hops` is the maximum number of switches that push metadata,
+    including the source. Switches sample a fraction `share` of the packets. All switches use the
+    same hash, so they sample the same packets. `sources` are the switches that embed INT. None
+    means the switches with a host whose address matches `src_addr`.
 
     Raises ValueError for invalid parameters.
     """
@@ -92,7 +92,7 @@ class WatchedFlow:
         return ""
 
     def is_at(self, net: Network, switch: str) -> bool:
-        """Return whether a switch has the flow on its watch list. Raises TestbedError."""
+        """Return whether the flow is on the watch list of a switch. Raises TestbedError."""
         if self.mode in (Mode.EXPORT, Mode.DROPS):
             return True
         if self.sources is not None:
@@ -106,7 +106,7 @@ class WatchedFlow:
         return any(host in net.neighbours(switch) for host in hosts)
 
     def entry(self) -> fy.P4TableEntry:
-        """Return the flow's entry in a switch's watch list."""
+        """Return the entry of the flow for a switch's watch list."""
         action = fy.Action(self.mode.value, **self._parameters())
         table, *names = ("int_list", "ipv4", "protocol")
         if networks(self)[0].version == 6:
@@ -132,11 +132,13 @@ def _is_in(address: str, prefix: str) -> bool:
 
 @dataclass(frozen=True)
 class Denied:
-    """IPv4 packets that switches drop; the drop reports contain the reason "access list".
+    """IPv4 packets that switches drop.
 
-    Addresses may be prefixes, and None matches anything. The key matches packets between switches,
-    where INT may have replaced the port. `switches` are the switches that drop these packets (None:
-    all). Raises ValueError for invalid parameters.
+    The drop reports contain the reason "access list".
+
+    Addresses may be prefixes; None matches anything. The key matches packets as they are between
+    switches, where INT may have replaced the port. `switches` are the switches that drop these
+    packets; None means all. Raises ValueError for invalid parameters.
     """
 
     src_addr: str = "0.0.0.0/0"
@@ -151,11 +153,11 @@ class Denied:
             raise ValueError(f"denied {self.src_addr} -> {self.dst_addr}: expected IPv4 addresses")
 
     def is_at(self, switch: str) -> bool:
-        """Return whether a switch has this entry on its access list."""
+        """Return whether this entry is on the access list of a switch."""
         return self.switches is None or switch in self.switches
 
     def entry(self) -> fy.P4TableEntry:
-        """Return the entry of a switch's access list."""
+        """Return the entry for a switch's access list."""
         return fy.P4TableEntry(
             "access_list", match=match(self, "ipv4", "protocol"), priority=known_bits(self) + 1,
             action=fy.Action("deny"),

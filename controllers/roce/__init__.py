@@ -1,1 +1,1 @@
-"""Controllers of RDMA collection: sessions between switches and the queue pairs of collectors."""
+"""Controllers for RDMA: sessions between switches and the queue pairs of collectors."""

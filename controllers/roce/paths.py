@@ -1,4 +1,6 @@
-"""INT sinks that write the paths of packets into a collector's memory; P4: p4src/roce/int_sink.p4.
+"""INT sinks that write the paths of packets into the memory of a collector.
+
+P4: p4src/roce/int_sink.p4.
 
     flow = WatchedFlow("10.0.0.1", "10.0.0.2", instructions=INSTRUCTIONS)
     session = Session(1, "h3", peer, target, content=Content.PATHS)
@@ -6,7 +8,7 @@
     async with connections(net) as switches:
         await configure(net, switches, Domain("h3", [flow]), {"s5": sink})
 
-Recorded packets cause no INT reports. Other packets of the domain are reported as usual.
+Recorded packets cause no INT reports. Other packets of the domain cause INT reports as usual.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +30,10 @@ INSTRUCTIONS = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY 
 
 @dataclass(frozen=True)
 class Sink(Recording):
-    """See Recording. The watch list matches packets without INT marks, as outside the domain."""
+    """See Recording.
+
+    The watch list matches packets after their INT marks were removed, as outside the domain.
+    """
 
     def _contents(self) -> Sequence[Content]:
         return (Content.PATHS, Content.COUNTERS)
@@ -40,8 +45,8 @@ async def configure(
 ) -> None:  # fmt: skip
     """Fill the tables of all switches, and start the sessions.
 
-    `sinks` run p4src/roce/int_sink.p4, other switches run the INT program. For `clock_offsets_us`
-    see controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
+    The switches in `sinks` run p4src/roce/int_sink.p4; other switches run the INT program. For
+    `clock_offsets_us`, see controllers.int.domain. Raises TestbedError and finsy's P4ClientError.
     """
     writers = {name: sink.sessions for name, sink in sinks.items()}
     check_macs(writers)

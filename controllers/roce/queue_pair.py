@@ -1,6 +1,6 @@
-"""Session of a switch with a queue pair of a collector; P4: p4src/roce/.
+"""Session of a switch with a queue pair of a collector. P4: p4src/roce/.
 
-Subclasses of QueuePair define the data that the switch writes, and the location in the region.
+Subclasses of QueuePair define which data the switch writes, and where in the region it writes them.
 """
 
 import enum
@@ -15,7 +15,7 @@ SESSIONS = 256
 
 
 class Peer(Protocol):
-    """Parameters of the switch as the peer of the collector's queue pair."""
+    """Parameters of the switch, which is the peer of the collector's queue pair."""
 
     @property
     def address(self) -> str: ...
@@ -26,7 +26,7 @@ class Peer(Protocol):
 
 
 class Target(Protocol):
-    """A queue pair and its region, as given by the collector."""
+    """A queue pair of the collector, and its memory region."""
 
     @property
     def address(self) -> str: ...
@@ -45,18 +45,18 @@ class Target(Protocol):
 
 
 def mac_of(peer: Peer) -> str:
-    """Return the MAC address of a switch as a peer, derived from its IP address."""
+    """Return the MAC address of a switch as a peer. It is derived from the IP address."""
     low = int(ip_address(peer.address)) & 0xFFFFFFFF
     return "06:00:" + ":".join(f"{byte:02x}" for byte in low.to_bytes(4, "big"))
 
 
 @dataclass(frozen=True)
 class QueuePair(ABC):
-    """A session with the collector at `host`.
+    """A session of a switch with a queue pair of the collector at `host`.
 
     `number`, 1 to 255, is unique among the queue pairs that a switch writes to. One of `ack_every`
-    requests (a power of 2) requests an ACK. After `patience` requests without any response, the
-    switch requests the expected PSN from the collector (0: never).
+    requests (a power of 2) asks for an ACK. If there is no response to `patience` requests, the
+    switch asks the collector for the expected PSN; 0 means never.
 
     Raises ValueError for invalid parameters.
     """
@@ -81,7 +81,10 @@ class QueuePair(ABC):
 
     @property
     def slots(self) -> int:
-        """Number of slots of the ring; the PSN determines the slot (0: no ring)."""
+        """Number of slots of the ring.
+
+        The PSN determines the slot. 0 means that there is no ring.
+        """
         return 0
 
     @property
@@ -95,8 +98,9 @@ class QueuePair(ABC):
         return self.target.transport.name == "RC"
 
     def entries(self, collector_mac: str) -> list[fy.P4TableEntry]:
-        """Return the table entries; `collector_mac` is the MAC address of the collector or next
-        router.
+        """Return the table entries.
+
+        `collector_mac` is the MAC address of the collector or of the next router.
         """
         number = fy.Match({"session": self.number})
         return [
@@ -110,7 +114,8 @@ class QueuePair(ABC):
         if self.version == 1:
             gids = {"src_gid": _gid(self.peer.address), "dst_gid": _gid(self.target.address)}
             return fy.Action("over_v1", **macs, **gids)
-        source_port = 0xC000 | self.number  # ports from 0xC000 on are for flow entropy (A17.4.6)
+        # ports from 0xC000 on provide entropy for load balancing (A17.4.6)
+        source_port = 0xC000 | self.number
         over = "over_v2" if ip_address(self.peer.address).version == 4 else "over_v2_ipv6"
         return fy.Action(over, **macs, src_addr=self.peer.address,
                          dst_addr=self.target.address, src_port=source_port)  # fmt: skip
@@ -127,7 +132,7 @@ class QueuePair(ABC):
                          ack_mask=self.ack_every - 1, **self._ring())  # fmt: skip
 
     def _ring(self) -> dict[str, int]:
-        """Return the additional parameters of `write`."""
+        """Return the parameters that the ring adds to the action `write`."""
         return {}
 
     def _answers(self) -> fy.P4TableEntry:
@@ -139,7 +144,7 @@ class QueuePair(ABC):
         return fy.P4TableEntry("answers", match=fy.Match(key), action=action)
 
     def _problem(self) -> str:
-        """Return an error message if the region is unsuitable, otherwise an empty string."""
+        """Return why the region is unsuitable; "" if it is suitable."""
         return ""
 
     def _problem_of_queue_pair(self) -> str:
@@ -161,13 +166,13 @@ class QueuePair(ABC):
 
 
 def not_a_period(what: str, every: int) -> str:
-    """Return an error message if `every` is not a power of two that fits a bit mask."""
+    """Return an error message if `every` is no power of two, or does not fit a bit mask."""
     if every.bit_count() != 1 or every > 1 << 24:
         return f"{what} {every}: expected a power of 2 up to 2^24"
     return ""
 
 
 def _gid(address: str) -> int:
-    """Return an address as a GID; IPv4 as ::ffff:a.b.c.d."""
+    """Return an address as a GID. An IPv4 address has the form ::ffff:a.b.c.d."""
     parsed = ip_address(address)
     return int(IPv6Address(f"::ffff:{parsed}") if isinstance(parsed, IPv4Address) else parsed)

@@ -1,4 +1,4 @@
-"""Sessions in a running switch: their start, their state, and the forwarding of responses."""
+"""Sessions in a running switch: start, state, and forwarding of responses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,10 @@ Writers = Mapping[str, Sequence[QueuePair]]
 
 @dataclass(frozen=True)
 class State:
-    """State of a session in its switch: PSN and slot of the next record, number of lost records."""
+    """State of a session in its switch.
+
+    `psn` and `slot` are those of the next record. `lost` is the number of lost records.
+    """
 
     psn: int
     slot: int
@@ -36,7 +39,7 @@ class State:
 
 
 async def begin(net: Network, switch: fy.Switch, sessions: Sequence[QueuePair]) -> None:
-    """Start sessions, each with the PSN that was set when its peer was connected."""
+    """Start sessions. The first PSN of each is the one that was set when its peer was connected."""
     for session in sessions:
         clones = fy.P4CloneSessionEntry(session.number, replicas=[port_of(net, switch, session)])
         await replace(switch, clones)
@@ -44,7 +47,7 @@ async def begin(net: Network, switch: fy.Switch, sessions: Sequence[QueuePair]) 
 
 
 def port_of(net: Network, switch: fy.Switch, session: QueuePair) -> int:
-    """Return the port by which a session's requests leave a switch."""
+    """Return the port through which the requests of a session leave a switch."""
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch.name)
     return net.port(switch.name, ways[session.host][0])
 
@@ -52,30 +55,30 @@ def port_of(net: Network, switch: fy.Switch, session: QueuePair) -> int:
 async def replace(
     switch: fy.Switch, entry: fy.P4CloneSessionEntry | fy.P4MulticastGroupEntry
 ) -> None:
-    """Insert an entry; first delete an entry of an earlier controller."""
+    """Insert an entry. Before that, delete the entry if an earlier controller inserted it."""
     await switch.delete([entry], strict=False)
     await switch.insert([entry])
 
 
 async def restart(switch: fy.Switch, session: QueuePair, *, psn: int, slot: int = 0) -> None:
-    """Restart a session: its next record has this PSN and is written to this slot.
+    """Restart a session.
 
-    Raises ReadoutTimeoutError.
+    The next record has the PSN `psn` and is written to the slot `slot`. Raises ReadoutTimeoutError.
     """
     async with Readouts(switch) as readouts:
         await readouts.write(_SESSION, session.number, psn, slot)
 
 
 async def set_psn(switch: fy.Switch, session: QueuePair, psn: int) -> None:
-    """Change only the PSN of a session's next record. Raises ReadoutTimeoutError."""
+    """Change the PSN of a session's next record, but not its slot. Raises ReadoutTimeoutError."""
     async with Readouts(switch) as readouts:
         await readouts.write(_PSN, session.number, psn)
 
 
 async def reconnect(net: Network, switch: fy.Switch, session: QueuePair) -> None:
-    """Restart a session with a different queue pair, for example after a restart of the collector.
+    """Restart a session with another queue pair, e.g. after the collector has restarted.
 
-    The switch's own queue pair number does not change. Raises finsy's P4ClientError.
+    The number of the switch's own queue pair does not change. Raises finsy's P4ClientError.
     """
     await switch.modify(session.entries(net.host(session.host).MAC()))
     await restart(switch, session, psn=session.peer.psn)
@@ -85,7 +88,7 @@ async def events(switch: fy.Switch, session: QueuePair) -> dict[str, int]:
     """Return the event counts of a session, named as in EVENTS."""
     first = session.number * _KINDS
     wanted = [fy.P4CounterEntry("roce_events", index=first + n) for n in range(len(EVENTS))]
-    # finsy's overloads of read() name a coroutine; it is an async generator.
+    # finsy declares read() as a coroutine in its overloads, but read() is an async generator.
     found = switch.read(wanted)
     return {EVENTS[entry.index - first]: entry.packet_count async for entry in found}  # type: ignore[attr-defined]
 
@@ -99,7 +102,7 @@ async def state(switch: fy.Switch, session: QueuePair) -> State:
 def check_macs(writers: Writers) -> None:
     """Raise TestbedError if two switches have the same MAC address.
 
-    Responses would go to the wrong switch.
+    With equal addresses, responses would go to the wrong switch.
     """
     owners: dict[str, str] = {}
     for name, sessions in writers.items():
@@ -112,7 +115,7 @@ def check_macs(writers: Writers) -> None:
 
 
 def ways_to_writers(net: Network, switch: str, writers: Writers) -> list[fy.P4TableEntry]:
-    """Return the entries that forward responses to the other switches."""
+    """Return the entries that forward responses to other switches."""
     found = []
     for name, sessions in writers.items():
         if name != switch:

@@ -1,12 +1,12 @@
-"""Sessions of a switch with the queue pairs of collectors; P4: p4src/roce/.
+"""Sessions of a switch with the queue pairs of collectors. P4: p4src/roce/.
 
     responder = Responder(...)      # or another endpoint: it provides the targets
     session = Session(1, "collector", peer, responder.targets[0])
     async with connections(net) as switches:
         await configure(net, switches, {"s1": Reporter([session], [RecordedFlow(...)])})
 
-A session starts at the first slot of the ring, with the PSN from the connection setup. After a
-restart of the collector or the switch, call restart().
+A session starts at the first slot of the ring. Its first PSN is from the connection setup. After
+the collector or the switch has restarted, call restart().
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from controllers.roce.watch import RecordedFlow
 from controllers.tables import reconcile
 from telemark.network import Network
 
-# record sizes in p4src/roce/records.p4 and paths.p4
+# record sizes that p4src/roce/records.p4 and paths.p4 define
 FLOW_BYTES, HOP_BYTES, PATH_BYTES = 44, 32, 164
 COUNTER_BYTES = 8
 _NEVER = 0xFFFFFFFF  # mask that disables immediates
 
 
 class Content(enum.Enum):
-    """Content of the region: records (p4src/roce/records.p4), or 64-bit counters."""
+    """Content of a region: records (p4src/roce/records.p4), or 64-bit counters."""
 
     FLOWS = FLOW_BYTES
     FLOWS_AND_HOPS = FLOW_BYTES + HOP_BYTES
@@ -45,10 +45,10 @@ CONTENTS = (None, Content.FLOWS, Content.FLOWS_AND_HOPS, Content.PATHS)
 
 @dataclass(frozen=True)
 class Session(QueuePair):
-    """A session whose region holds packet records in a ring, or counters.
+    """A session whose region contains either a ring of packet records, or counters.
 
-    One of `immediate_every` records has an immediate value, the number of its slot (0: none). A
-    slot has `stride` bytes (0: the size of a record).
+    One of `immediate_every` records has an immediate value, which is the number of its slot; 0
+    means none. A slot has `stride` bytes; 0 means the size of a record.
 
     Raises ValueError for invalid parameters.
     """
@@ -59,7 +59,7 @@ class Session(QueuePair):
 
     @property
     def slot_bytes(self) -> int:
-        """Distance in bytes between consecutive slots of the ring."""
+        """Distance in bytes from the start of one slot of the ring to the start of the next."""
         return self.stride or self.content.value
 
     @property
@@ -69,7 +69,7 @@ class Session(QueuePair):
 
     @property
     def slots(self) -> int:
-        """Number of slots of the ring; 0 if the region holds counters."""
+        """Number of slots of the ring. It is 0 if the region contains counters."""
         if self.content is Content.COUNTERS:
             return 0
         return (self.target.length - self.content.value) // self.slot_bytes + 1
@@ -104,7 +104,7 @@ class Session(QueuePair):
 
 @dataclass(frozen=True)
 class Recording:
-    """Flows that a switch records, and the sessions that it writes to.
+    """Flows that a switch records, and the sessions to which it writes the records.
 
     Raises ValueError for invalid parameters.
     """
@@ -137,13 +137,13 @@ class Recording:
         ]  # fmt: skip
 
     def _contents(self) -> Sequence[Content]:
-        """Return the contents that the switch's program can write."""
+        """Return the kinds of content that the switch's program can write."""
         return (Content.FLOWS, Content.FLOWS_AND_HOPS, Content.COUNTERS)
 
 
 @dataclass(frozen=True)
 class Reporter(Recording):
-    """See Recording; the switch runs p4src/roce/roce.p4."""
+    """See Recording. The switch runs p4src/roce/roce.p4."""
 
     node_id: int = 0
     clock_offset_us: int = 0

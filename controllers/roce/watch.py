@@ -1,4 +1,4 @@
-"""Watch list of recorded packets; P4: p4src/roce/watch.p4."""
+"""Watch list of the packets that a switch records. P4: p4src/roce/watch.p4."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,20 +9,23 @@ from controllers.flow_keys import known_bits, match, networks
 
 
 class RecordAction(Enum):
-    """Action of a switch on a watched packet; the values are actions of the watch list."""
+    """Action of a switch for a watched packet.
+
+    The values are names of actions of the watch list.
+    """
 
     RECORD = "record"
     PACKET = "count_packet"  # adds 1 to a counter of the region
-    BYTES = "count_bytes"  # adds the packet length
+    BYTES = "count_bytes"  # adds the length of the packet
 
 
 @dataclass(frozen=True)
 class RecordedFlow:
-    """A flow whose packets the switch records; each packet is recorded in one session.
+    """A flow whose packets the switch records. Each packet is recorded in one session.
 
-    Addresses may be prefixes, and None matches anything. If a packet matches several flows, the
-    most specific one applies. `sessions` are consecutive session numbers; a hash distributes flows
-    over them. `cell` is the index of the region's counter that the packets increment.
+    Addresses may be prefixes; None matches anything. If a packet matches several flows, the most
+    specific flow applies. `sessions` are consecutive numbers of sessions, and a hash distributes
+    flows over them. `cell` is the index of the counter that the packets increment in the region.
 
     Raises ValueError for invalid parameters.
     """
@@ -48,7 +51,7 @@ class RecordedFlow:
             raise ValueError(f"{where}: expected one session for counters, got {self.sessions}")
 
     def entry(self) -> fy.P4TableEntry:
-        """Return the flow's entry in a switch's watch list."""
+        """Return the entry of the flow for a switch's watch list."""
         first = self.sessions[0]
         given = {"first": first, "count": len(self.sessions)}
         if self.what is not RecordAction.RECORD:

@@ -1,9 +1,9 @@
-/* A model of a NIC that receives a flood at a given rate. Its receive ring has room for a limited
- * number of frames.
+/* A model of a NIC that receives a flood at a given rate. The receive ring of the NIC has room for
+ * a limited number of frames.
  *
- * Live frames arrive at the maximum rate. The model receives frames that are due at the given rate,
- * and drops all other frames immediately. Due frames wait in the ring. If the ring is full, frames
- * of the flood and of other senders are lost. */
+ * Live frames arrive at the maximum rate. The model receives the frames that are due at the given
+ * rate, and immediately drops all other frames. Due frames wait in the ring. If the ring is full,
+ * the model loses frames, both of the flood and of other senders. */
 #include "chain.h"
 
 #include <linux/pkt_cls.h>
@@ -11,12 +11,12 @@
 enum { PS_A_NS = 1000 };
 
 const volatile __u32 ring = 4096; /* frames */
-const volatile __u32 nowhere;     /* device whose frames are discarded */
+const volatile __u32 nowhere;     /* device that discards its frames */
 
 volatile __u64 interval_ps; /* time between frames of the flood */
-volatile __u64 length_ns;   /* after this time no frame is due */
+volatile __u64 length_ns;   /* time after which no frame is due */
 volatile __u64 began_ns;    /* start of the flood; 0 means that it starts with the next frame */
-volatile __u64 due_ps;      /* due time of the first frame in the ring */
+volatile __u64 due_ps;      /* time at which the first frame in the ring was due */
 volatile __u64 arrived, lost, others_lost;
 volatile __u32 has_ended;
 
@@ -45,7 +45,7 @@ int arrives(struct xdp_md *packet)
     return pass_on(packet);
 }
 
-/* Receives frames of other senders. The sender is not notified of drops, because it would then
+/* Receives frames of other senders. The sender is not told about a drop, because it would
  * retransmit immediately. */
 SEC("tc")
 int is_sent(struct __sk_buff *packet)

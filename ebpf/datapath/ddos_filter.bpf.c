@@ -1,6 +1,6 @@
-// DDoS filter. A rule drops its packets, passes them, or passes their TCP SYNs only when they are
-// retransmitted. Each rule counts its packets and bytes. If rules of several kinds match, the most
-// specific kind applies: tuples, then source prefixes, then ports.
+// DDoS filter. A rule drops its packets, or passes them. A third kind of rule passes TCP SYNs only
+// when they are retransmitted. Each rule counts its packets and bytes. If rules of several kinds
+// match, the most specific kind applies: tuples first, then source prefixes, then ports.
 
 #include <linux/bpf.h>
 #include <linux/in.h>
@@ -12,13 +12,13 @@
 #include "openings.h"
 #include "packet.h"
 
-// same values as in ddos_filter.py
+// the values are the same as in ddos_filter.py
 #define MAX_RULES 65536
 #define MAX_MASKS 16
 #define BANKS 2
 
-// The fields that a rule compares. A mask has ones in the compared bits. `mask` is the index of the
-// mask, so that tuples with different masks are different keys.
+// The fields that a rule compares. In a mask, the bits that are compared are ones. `mask` is the
+// index of the mask. Because of it, two tuples with different masks are different keys.
 struct tuple {
     __u32 source[4]; // as in struct packet
     __u32 destination[4];
@@ -30,22 +30,22 @@ struct tuple {
 };
 #define TUPLE_WORDS (sizeof(struct tuple) / sizeof(__u32))
 
-// The value of a rule in maps: number of the rule << 2 | XDP_DROP, XDP_PASS or REPEAT. 0 means no
-// rule.
+// Value of a rule in maps: number of the rule << 2 | XDP_DROP, XDP_PASS or REPEAT; 0 means that
+// there is no rule.
 typedef __u32 rule_t;
-enum { REPEAT = 3 }; // TCP SYNs pass only when they are retransmitted; all other packets pass
+enum { REPEAT = 3 }; // TCP SYNs pass only when they are retransmitted; other packets always pass
 
 struct prefix {
     __u32 length; // bits
     __u32 source[4];
 };
 
-struct port_rules { // [0] is for UDP, [1] is for TCP
+struct port_rules { // index 0 is for UDP, index 1 is for TCP
     rule_t source[2];
     rule_t destination[2];
 };
 
-// Each map exists twice, once per bank. Packets use one bank while the next rules are written to
+// Each map exists twice, once per bank. Packets use one bank. Meanwhile, new rules are written to
 // the other bank.
 struct masks {
     __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -90,7 +90,7 @@ BANKS_OF(tuples);
 BANKS_OF(prefixes);
 BANKS_OF(ports);
 
-// Kinds of rules in the bank; other kinds are not looked up.
+// Kinds of rules that the bank contains. Other kinds are not looked up.
 volatile struct used {
     __u32 masks;
     __u32 prefixes;
@@ -103,7 +103,9 @@ struct traffic {
     __u64 bytes;
 };
 
-struct { // index: rule number; has room for two sets of rules, because one replaces the other
+// the index is the number of a rule; there is room for two sets of rules, because one replaces the
+// other
+struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, 2 * MAX_RULES);
     __type(key, __u32);
@@ -114,9 +116,9 @@ struct counts {
     __u64 dropped; // by rules
     __u64 allowed; // by rules
     __u64 unmatched;
-    __u64 malformed; // dropped, as the kernel would do later
+    __u64 malformed; // dropped; the kernel would also drop these packets, but later
     __u64 not_ip;
-    __u64 forgotten; // SYNs replaced in their slot before they were retransmitted
+    __u64 forgotten; // SYNs that others replaced in their slot before they were retransmitted
 };
 
 struct {
@@ -126,8 +128,8 @@ struct {
     __type(value, struct counts);
 } counts SEC(".maps");
 
-// Find a rule by tuple space search (Srinivasan et al., SIGCOMM 1999), with one lookup per mask in
-// use.
+// Find a rule by tuple space search (Srinivasan et al., SIGCOMM 1999). Each mask in use needs one
+// lookup.
 static __always_inline rule_t by_tuple(__u32 in, __u32 used_masks, const struct packet *packet)
 {
     void *masks_in = bpf_map_lookup_elem(&masks, &in);
@@ -146,8 +148,8 @@ static __always_inline rule_t by_tuple(__u32 in, __u32 used_masks, const struct 
     whole.tuple.protocol = packet->protocol;
     whole.tuple.is_fragment = packet->is_fragment;
     for (__u64 i = 0; i < MAX_MASKS && i < used_masks; i++) {
-        // `i` itself must not be in memory, where the verifier of Linux 6.1 does not track its
-        // bounds
+        // only this copy is in memory, where the verifier of Linux 6.1 does not track the bounds of
+        // `i`
         __u32 index = i;
         const __u32 *mask = bpf_map_lookup_elem(masks_in, &index);
         rule_t *rule;
@@ -187,7 +189,7 @@ static __always_inline rule_t by_port(__u32 in, const struct packet *packet)
 
     if (!ports_in || (!is_tcp && packet->protocol != IPPROTO_UDP))
         return 0;
-    if (!packet->transport_offset) // fragments after the first have no ports
+    if (!packet->transport_offset) // a fragment other than the first has no ports
         return 0;
     rules = bpf_map_lookup_elem(ports_in, &destination);
     if (rules && rules->destination[is_tcp])
@@ -246,7 +248,7 @@ static __always_inline int filtered(struct xdp_md *context)
     rule_t rule;
 
     if (!count)
-        return XDP_ABORTED; // impossible: an array always has its first entry
+        return XDP_ABORTED; // impossible, because an array always has its first entry
     if (!parse(start, end, &packet)) {
         if (packet.version) {
             count->malformed++;

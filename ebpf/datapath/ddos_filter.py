@@ -1,8 +1,8 @@
-"""The DDoS filter: writes rules to maps, and reads the counters of rules.
+"""The DDoS filter: writes rules to maps, and reads the counters of the rules.
 
-Of several rules, the most specific one applies. Tuples come first, in descending order of their
-number of mask bits; then the longest source prefix, the destination port, and the source port. If a
-map is full, existing rules stay, and further rules are rejected and counted.
+If several rules match, the most specific rule applies. Tuples come first; those with more mask bits
+come earlier. Then come the longest source prefix, the destination port, and the source port. If a
+map is full, the rules in it stay; new rules are rejected and counted.
 """
 
 import secrets
@@ -19,11 +19,11 @@ SOURCE = "ebpf/datapath/ddos_filter.bpf.c"
 
 
 class FilterFull(LoadError):
-    """An error: a rule does not fit into a map."""
+    """A rule does not fit into a map."""
 
 
 class Filter:
-    """The rules of a loaded filter. No other Filter may write to the maps of the same program."""
+    """The rules of a loaded filter. No other Filter may write to the maps of this program."""
 
     def __init__(self, loaded: ProgramObject) -> None:
         self.program = loaded.programs["ddos_filter"]
@@ -34,12 +34,12 @@ class Filter:
         self._banks = [_Bank(loaded.maps, number) for number in range(BANKS)]
         self._current = 0
         self._numbers: dict[Rule, int] = {}
-        # room for two sets, because one replaces the other
+        # room for two sets of rules, because one replaces the other
         self._free = [*range(2 * MAX_RULES - 1, -1, -1)]
 
     @property
     def rules(self) -> list[Rule]:
-        """Return the rules in effect."""
+        """Return the rules that are in effect."""
         return [*self._numbers]
 
     def add(self, rule: Rule) -> None:
@@ -48,7 +48,7 @@ class Filter:
         if rule in self._numbers:
             raise ValueError(f"a rule with the same match as {rule} exists")
         if rule.kind is Kind.TUPLE and rule.mask not in bank.masks:
-            self.replace([*self._numbers, rule])  # inserts its mask between existing masks
+            self.replace([*self._numbers, rule])  # this inserts the new mask between existing masks
             return
         self._check_room(len(self._numbers) + 1, len(bank.masks))
         self._numbers[rule] = self._free.pop()
@@ -64,9 +64,10 @@ class Filter:
         self._release([number])
 
     def replace(self, rules: Iterable[Rule]) -> None:
-        """Replace all rules. Each packet sees either the old or the new set.
+        """Replace all rules. Each packet sees either the old set or the new set.
 
-        Rules in both sets keep their counters. Raises FilterFull without any change.
+        Rules that are in both sets keep their counters. If FilterFull is raised, nothing has
+        changed.
         """
         wanted = dict.fromkeys(rules)
         masks = _masks(wanted)
@@ -87,13 +88,13 @@ class Filter:
         self._release(gone)
 
     def hits(self) -> dict[Rule, tuple[int, int]]:
-        """Return the packets and bytes that each rule has matched."""
+        """Return the numbers of packets and bytes that matched each rule."""
         hits = self._maps["hits"].read()
         packets, size = hits["packets"].sum(axis=1), hits["bytes"].sum(axis=1)
         return {rule: (int(packets[at]), int(size[at])) for rule, at in self._numbers.items()}
 
     def counts(self) -> dict[str, int]:
-        """Return the number of packets by outcome."""
+        """Return the number of packets for each outcome."""
         counts = self._maps["counts"].read()[0]
         return {name: int(counts[name].sum()) for name in counts.dtype.names}
 
@@ -106,20 +107,20 @@ class Filter:
             )
 
     def _tell(self, bank: int, rules: Iterable[Rule]) -> None:
-        """Set the kinds of rules that the program looks up in a bank."""
+        """Set which kinds of rules the program looks up in a bank."""
         kinds = {rule.kind for rule in rules}
         masks = len(self._banks[bank].masks)
         self._shared["used"][bank] = (masks, Kind.PREFIX in kinds, Kind.PORT in kinds)
 
     def _wait_for_packets(self) -> None:
-        """Wait until no packet uses removed rules.
+        """Wait until no packet uses rules that were removed.
 
-        The update of a map of maps returns only then.
+        The update of a map of maps returns only at that time.
         """
         self._maps["masks"][self._current] = self._maps[f"masks_{self._current}"].fd
 
     def _release(self, numbers: Sequence[int]) -> None:
-        """Release rule numbers; no packet may use their rules any more."""
+        """Make the numbers of rules free. No packet may still use these rules."""
         hits = self._maps["hits"]
         for number in numbers:
             hits[number] = np.zeros_like(hits[number])
@@ -129,7 +130,7 @@ class Filter:
 class _Bank:
     """One of the two sets of maps.
 
-    `masks[i]` is the tuple mask with number i.
+    `masks[i]` is the mask of tuples with the number i.
     """
 
     def __init__(self, maps: Mapping[str, Map], number: int) -> None:
@@ -148,9 +149,9 @@ class _Bank:
             self._masks[index] = np.frombuffer(mask, self._masks.value)[0]
 
     def put(self, numbers: Mapping[Rule, int]) -> None:
-        """Add rules by number.
+        """Add rules. Their numbers are given.
 
-        The masks of their tuples must exist.
+        The masks of their tuples must already exist.
         """
         for kind, into in self._keyed.items():
             of = {rule: number for rule, number in numbers.items() if rule.kind is kind}
@@ -186,6 +187,9 @@ class _Bank:
 
 
 def _masks(rules: Iterable[Rule]) -> list[bytes]:
-    """Return the masks of all tuples, most bits first, because the first match applies."""
+    """Return the masks of all tuples.
+
+    Masks with more bits come first, because the first match applies.
+    """
     masks = {rule.mask for rule in rules if rule.kind is Kind.TUPLE}
     return sorted(masks, key=lambda mask: (-int.from_bytes(mask, "big").bit_count(), mask))

@@ -1,5 +1,5 @@
-/* Programs that drop packets (all packets, or packets to some UDP ports), and programs that pass
- * packets to the kernel, which drops them. */
+/* Programs that drop packets: all packets, or packets to some UDP ports. Also programs that pass
+ * packets to the kernel, which then drops them. */
 #include "chain.h"
 
 #include <linux/if_ether.h>
@@ -10,7 +10,7 @@
 
 #include <bpf/bpf_endian.h>
 
-/* range of UDP ports whose packets are dropped */
+/* packets to UDP ports in this range are dropped */
 const volatile __u16 first_port = 9, last_port = 19;
 
 struct {
@@ -29,8 +29,8 @@ static __always_inline void count(void)
         (*packets)++;
 }
 
-/* Return whether to drop an IPv4 packet without VLAN tags and options. The check is as short as
- * that of an iptables rule. */
+/* Return whether to drop an IPv4 packet. VLAN tags and IPv4 options are not supported, so the check
+ * is as short as that of an iptables rule. */
 static __always_inline int is_unwanted(void *data, void *data_end)
 {
     const struct ethhdr *ethernet = data;

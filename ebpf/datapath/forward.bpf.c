@@ -1,5 +1,4 @@
-/* Programs that forward packets, either back to the device where they arrived or to another
- * device. */
+/* Programs that forward packets: back to the device at which they arrived, or to another device. */
 #include "chain.h"
 
 #include <linux/if_ether.h>
@@ -14,7 +13,7 @@ struct {
     __type(value, __u32);
 } devices SEC(".maps"); /* the output device, for XDP */
 
-/* Exchange the MAC addresses. Returns false if the frame has none. */
+/* Exchange the two MAC addresses. Returns false if the frame is too short. */
 static __always_inline int exchange_addresses(void *data, void *data_end)
 {
     struct ethhdr *ethernet = data;

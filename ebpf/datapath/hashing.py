@@ -1,11 +1,11 @@
-"""The hash function of hash.h for arrays of flows."""
+"""The hash function of hash.h, for arrays of flows."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 def murmur3(words: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return the 32-bit MurmurHash3 of each row of an array of shape (n, words)."""
+    """Return the 32-bit MurmurHash3 of each row. The array has the shape (n, words)."""
     hashes = np.zeros(len(words), np.uint32)
     with np.errstate(over="ignore"):
         for column in words.T.astype(np.uint32):

@@ -1,10 +1,10 @@
-/* Measures the delay of packets: one program writes a timestamp into each packet, and a second
- * program computes the time since then. */
+/* Measures the delay of packets. One program writes a timestamp into each packet. A second program
+ * computes the time since this timestamp. */
 #include "chain.h"
 
 #include <linux/pkt_cls.h>
 
-enum { STAMP_AT = 42 }; /* after the headers of Ethernet, IPv4 without options, and UDP */
+enum { STAMP_AT = 42 }; /* offset after the headers of Ethernet, IPv4 without options, and UDP */
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -12,9 +12,9 @@ struct {
     __uint(max_entries, 1);
     __type(key, __u32);
     __type(value, __u64);
-} took_ns SEC(".maps"); /* delays in order of arrival, until the map is full */
+} took_ns SEC(".maps"); /* delays in order of arrival; when the map is full, no more are stored */
 
-__u32 ended; /* number of received packets; all arrive on one CPU */
+__u32 ended; /* number of packets that were received; all of them arrive on one CPU */
 
 SEC("xdp")
 int stamp(struct xdp_md *packet)

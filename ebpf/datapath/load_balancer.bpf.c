@@ -1,7 +1,7 @@
-// Layer 4 load balancer. Packets to the address of a service go to one of its real servers (reals),
-// which Maglev's table selects. All packets of a connection go to the same real. The balancer
-// changes only the destination MAC address (direct server return), so responses do not pass this
-// host.
+// Layer 4 load balancer. A packet to the address of a service is sent to one of the real servers
+// (reals) of the service. Maglev's table selects the real. All packets of a connection go to the
+// same real. The balancer changes only the destination MAC address. Responses do not pass this host
+// (direct server return).
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -30,7 +30,7 @@ struct service {
     __u8 zero;
 };
 
-struct { // map from service to index of its table
+struct { // map from service to the index of its table
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, MAX_SERVICES);
     __type(key, struct service);
@@ -44,7 +44,8 @@ struct places {
     __type(value, __u32); // index of the real
 };
 
-struct { // a table is replaced as a whole, so each packet sees either the old or the new table
+// a table is replaced as a whole, so each packet sees either the old table or the new table
+struct {
     __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
     __uint(max_entries, MAX_SERVICES);
     __type(key, __u32);
@@ -52,7 +53,7 @@ struct { // a table is replaced as a whole, so each packet sees either the old o
 } tables SEC(".maps");
 
 struct real {
-    // id of the real, which is never reused, unlike its slot; 0 means no real
+    // id of the real; 0 means that there is none. Unlike a slot, an id is never used again
     __u32 id;
     __u8 mac[ETH_ALEN];
     __u16 zero;
@@ -90,7 +91,7 @@ struct choice {
     __u32 id;
 };
 
-struct { // if full, the connection that was idle for longest is evicted
+struct { // when it is full, the connection that was idle for the longest time is evicted
     __uint(type, BPF_MAP_TYPE_LRU_HASH);
     __uint(max_entries, MAX_FLOWS);
     __type(key, struct flow);
@@ -98,15 +99,15 @@ struct { // if full, the connection that was idle for longest is evicted
 } flows SEC(".maps");
 
 struct counts {
-    __u64 by_connection; // sent to the real of earlier packets of the connection
-    // sent according to Maglev's table: first packets of a connection, or packets after its
-    // eviction
+    __u64 by_connection; // sent to the real that received earlier packets of the connection
+    // sent to the real that Maglev's table selects: first packet of a connection, or the connection
+    // was evicted
     __u64 by_table;
-    __u64 moved;         // included in by_table: the previous real was removed
-    __u64 remembered;    // included in by_table: the connection was new
-    __u64 unplaced;      // dropped because the service has no real
-    __u64 errors;        // ICMP errors, sent to the real of the connection in error
-    __u64 malformed;     // passed to the kernel, like all packets counted below
+    __u64 moved;         // also counted in by_table: the previous real was removed
+    __u64 remembered;    // also counted in by_table: the connection was new
+    __u64 unplaced;      // dropped, because the service has no real
+    __u64 errors;        // ICMP errors; they are sent to the real of the connection that they quote
+    __u64 malformed;     // passed to the kernel, like all packets in the counters below
     __u64 fragments;
     __u64 not_served;
 };
@@ -127,7 +128,7 @@ static __always_inline _Bool is_addressed(const struct ethhdr *ethernet)
     return !differ;
 }
 
-// Return the real that a service's table selects, or NULL.
+// Return the real that the table of a service selects, or NULL.
 static __always_inline struct real *by_table(__u32 table, const struct flow *flow, __u32 *number)
 {
     __u32 hash = murmur3((const __u32 *)flow, sizeof(*flow) / sizeof(__u32));
@@ -141,8 +142,8 @@ static __always_inline struct real *by_table(__u32 table, const struct flow *flo
     return bpf_map_lookup_elem(&reals, owner);
 }
 
-// Return the real for a packet of a connection. For a SYN, ignore earlier state, because it starts
-// a new connection.
+// Return the real for a packet of a connection. A SYN starts a new connection, so earlier state is
+// ignored for it.
 static __always_inline struct real *chosen(struct counts *count, __u32 table,
                                            const struct flow *flow, __u8 tcp_flags, __u32 *number)
 {
@@ -172,7 +173,7 @@ static __always_inline struct real *chosen(struct counts *count, __u32 table,
     return real;
 }
 
-// Return the real for an ICMP error about a connection. The connection is not stored, because
+// Return the real for an ICMP error about a connection. This connection is not stored, because
 // anyone can send such an error.
 static __always_inline struct real *concerned(__u32 table, const struct flow *flow, __u32 *number)
 {
@@ -226,8 +227,8 @@ static __always_inline int balance(struct counts *count, struct ethhdr *ethernet
     return real ? send(real, number, ethernet, length) : XDP_DROP;
 }
 
-// Handle an ICMP error that quotes a packet of a real, whose source is the address of the service.
-// Returns XDP_PASS if the packet is not such an error.
+// Handle an ICMP error. The packet that it quotes is from a real, so its source is the address of
+// the service. Returns XDP_PASS for any other packet.
 static __always_inline int return_error(struct counts *count, struct ethhdr *ethernet, void *end,
                                         const struct packet *packet)
 {
@@ -264,14 +265,14 @@ static __always_inline int balanced(struct xdp_md *context)
     struct packet packet;
 
     if (!count)
-        return XDP_ABORTED; // impossible: an array always has its first entry
+        return XDP_ABORTED; // impossible, because an array always has its first entry
     if ((void *)(ethernet + 1) > end || !is_addressed(ethernet))
         return XDP_PASS;
     if (!parse(ethernet, end, &packet)) {
         count->malformed++;
         return XDP_PASS;
     }
-    // fragments after the first have no ports, and all fragments must go to the same real
+    // a fragment other than the first has no ports, but all fragments must go to the same real
     if (packet.is_fragment) {
         count->fragments++;
         return XDP_PASS;

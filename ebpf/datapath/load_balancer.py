@@ -1,8 +1,10 @@
-"""The load balancer: services and their real servers (reals), which may change under traffic.
+"""The load balancer: services and their real servers (reals).
 
-Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer" (NSDI 2016), 3.4: each
-real has a permutation of all slots as its preference list. The reals take slots in round-robin
-order; each takes the first free slot in its list.
+These may change while packets arrive.
+
+Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer" (NSDI 2016), 3.4. Each
+real has a preference list, which is a permutation of all slots. The reals take slots in turn. In
+its turn, a real takes the first free slot of its list.
 """
 
 import hashlib
@@ -19,17 +21,17 @@ from ebpf.loader import LoadError, Map, ProgramObject
 
 SOURCE = "ebpf/datapath/load_balancer.bpf.c"
 MAX_SERVICES, MAX_REALS = 64, 4096  # as in load_balancer.bpf.c
-PLACES = 65537  # the smaller size in the paper; a prime, so that each skip reaches all slots
+PLACES = 65537  # the smaller size in the paper; it is prime, so each skip reaches all slots
 
 
 def maglev_table(names: Sequence[str], places: int = PLACES) -> NDArray[np.int64]:
     """Return the index of the real for each slot.
 
-    The numbers of slots of any two reals differ by at most one.
+    Any two reals have equal numbers of slots, or numbers that differ by one.
 
-    The preference list of a real starts at an offset and proceeds in steps (skip). Both are hashes
-    of the real's name. So most slots keep their real when another real is added or removed.
-    `places` is the number of slots, a prime larger than len(names).
+    The preference list of a real starts at an offset, and continues in steps (skip). Both are
+    hashes of the name of the real. So if a real is added or removed, most slots keep their real.
+    `places` is the number of slots; it is a prime larger than len(names).
     """
     offsets, skips = zip(*(_order(name, places) for name in names), strict=True)
     owners = [-1] * places
@@ -53,7 +55,7 @@ def _order(name: str, places: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Service:
-    """The address, port and protocol that clients connect to."""
+    """A service: the address, the port and the protocol to which clients connect."""
 
     address: IPv4Address | IPv6Address
     port: int
@@ -61,7 +63,7 @@ class Service:
 
     @property
     def key(self) -> bytes:
-        """Return the key of the service in the program's maps."""
+        """Return the key of the service for the maps of the program."""
         mapped = MAPPED if self.address.version == 4 else 0
         return (
             (int(self.address) | mapped).to_bytes(16, "big")
@@ -70,9 +72,9 @@ class Service:
 
 
 class LoadBalancer:
-    """The services of a loaded balancer. Create only one LoadBalancer per loaded program.
+    """The services of a loaded balancer. A loaded program may have only one LoadBalancer.
 
-    Load the program with the constant `balancer_mac`, the MAC address of its device.
+    When the program is loaded, the constant `balancer_mac` must be the MAC address of its device.
     """
 
     def __init__(self, loaded: ProgramObject) -> None:
@@ -80,17 +82,18 @@ class LoadBalancer:
         self._maps = loaded.maps
         self._tables: dict[Service, Map] = {}
         self._numbers: dict[Service, int] = {}
-        self._reals: dict[Service, dict[str, int]] = {}  # per service: index in `reals` by name
+        # map from service to (map from name of a real to its index in `reals`)
+        self._reals: dict[Service, dict[str, int]] = {}
         self._leaving: dict[Service, dict[str, int]] = {}
         self._free = [*range(MAX_REALS - 1, -1, -1)]
         self._next_id = 1
 
     def serve(self, service: Service, reals: Mapping[str, bytes]) -> None:
-        """Set the reals of a service, as a map from name to MAC address.
+        """Set the reals of a service. `reals` is a map from name to MAC address.
 
-        A previous real that is not in this map gets no new connections, but keeps its connections
-        until remove(). A packet sees either the old or the new table. Raises LoadError if there is
-        no room.
+        If an earlier real is not in this map, it gets no new connections, but keeps its old ones
+        until remove(). Each packet sees either the old table or the new table. Raises LoadError if
+        there is no room.
         """
         before = self._reals.get(service, {})
         coming = [name for name in reals if name not in before]
@@ -105,31 +108,31 @@ class LoadBalancer:
         self._reals[service] = now
 
     def remove(self, service: Service, name: str) -> None:
-        """Remove a real that the last serve() did not list.
+        """Remove a real. The last serve() must not have listed it.
 
         Its connections move to other reals. Raises KeyError.
         """
         place = self._leaving[service].pop(name)
         self._maps["reals"][place] = np.zeros_like(self._maps["reals"][place])
-        # returns when no packet uses the old table
+        # this returns when no packet uses the old table any more
         self._maps["tables"][self._numbers[service]] = self._tables[service].fd
         self._maps["sent"][place] = np.zeros_like(self._maps["sent"][place])
         self._free.append(place)
 
     def sent(self, service: Service) -> dict[str, tuple[int, int]]:
-        """Return the packets and bytes sent to each real, including removed ones."""
+        """Return the numbers of packets and bytes sent to each real. Removed reals are included."""
         sent = self._maps["sent"].read()
         packets, size = sent["packets"].sum(axis=1), sent["bytes"].sum(axis=1)
         there = {**self._leaving[service], **self._reals[service]}
         return {name: (int(packets[at]), int(size[at])) for name, at in there.items()}
 
     def counts(self) -> dict[str, int]:
-        """Return the number of packets by outcome."""
+        """Return the number of packets for each outcome."""
         counts = self._maps["counts"].read()[0]
         return {name: int(counts[name].sum()) for name in counts.dtype.names}
 
     def forgotten(self) -> int:
-        """Return the number of connections evicted from the connection table."""
+        """Return how many connections were evicted from the table of connections."""
         return self.counts()["remembered"] - len(self._maps["flows"].read())
 
     def _added(self, mac: bytes) -> int:

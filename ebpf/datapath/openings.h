@@ -1,23 +1,24 @@
-// Filter that drops the first TCP SYN of a connection, because a sender with a forged address does
-// not retransmit a SYN. If the SYN of a host is lost, the host retransmits it after a second (RFC
-// 6298, 2.1), and then connects. So the filter drops and stores the first SYN of a connection. A
+// Filter that drops the first TCP SYN of a connection. A sender with a forged address does not
+// retransmit a SYN. If the SYN of a host is lost, the host retransmits it after a second (RFC 6298,
+// 2.1), and then connects. So the filter drops and stores the first SYN of a connection. A later
 // SYN passes if it arrives at least `repeated_after_ns` after the last SYN of the same connection.
-// SYNs of a sender that retransmits faster never pass.
+// If a sender retransmits faster, its SYNs never pass.
 #pragma once
 #include <bpf/bpf_helpers.h>
 
 #include "hash.h"
 #include "packet.h"
 
-#define OPENINGS (1 << 20) // slots, each with its latest SYN; 16 MB
+#define OPENINGS (1 << 20) // number of slots; each stores its latest SYN; 16 MB
 
 enum { SYN = 2, ACK = 16 };
 const volatile __u64 repeated_after_ns = 500000000;
-volatile __u32 opening_seed; // random number from user space, so that senders cannot choose slots
+// random number from user space; senders do not know it, so they cannot choose slots
+volatile __u32 opening_seed;
 
 struct opening {
-    __u64 seen_ns; // time by the kernel's monotonic clock; 0 means a free slot
-    __u32 mark;    // distinguishes connections in the same slot
+    __u64 seen_ns; // time on the kernel's monotonic clock; 0 means that the slot is free
+    __u32 mark;    // distinguishes connections that have the same slot
     __u32 zero;
 };
 
@@ -28,15 +29,15 @@ struct {
     __type(value, struct opening);
 } openings SEC(".maps");
 
-// Return whether a packet may be a SYN. A packet that is truncated before its flags (RFC 1858, 3)
-// may be one, but hosts do not retransmit such packets.
+// Return whether a packet may be a SYN. A packet that ends before its flags (RFC 1858, 3) may be a
+// SYN, but no host retransmits such a packet.
 static __always_inline bool opens(const struct packet *packet)
 {
     return packet->protocol == IPPROTO_TCP &&
            (!packet->tcp_flags || (packet->tcp_flags & (SYN | ACK)) == SYN);
 }
 
-// Store a SYN, and return whether it may pass. `forgotten` counts the SYNs that others replaced.
+// Store a SYN. Return whether it may pass. `forgotten` counts the SYNs that other SYNs replaced.
 static __always_inline bool is_repeated(const struct packet *packet, __u64 *forgotten)
 {
     __u32 words[10] = {opening_seed};

@@ -1,23 +1,24 @@
-/* Passes packets to the network stack at a given rate. Live frames arrive at the maximum rate. The
- * program passes frames that are due.
+/* Passes packets to the network stack at a given rate. Live frames arrive at the maximum rate, and
+ * the program passes the frames that are due.
  *
- * It drops all other frames immediately. The time between two frames is attributed to the first
- * frame, and counts as used time if this frame was passed. The time at the end of a batch also
- * counts as used time if a frame of the batch was passed, because the kernel's stack then processes
- * the passed frames. */
+ * The program drops all other frames immediately. The time between two frames is attributed to the
+ * first frame, and is used time if the first frame was passed. At the end of a batch, the kernel's
+ * stack processes the passed frames. So the time at the end of a batch is also used time if a frame
+ * of the batch was passed. */
 #include "chain.h"
 
-/* GAP_NS is longer than a batch, so during a longer gap another process used the core */
+/* a batch is shorter than GAP_NS; so in a longer gap, another process used the core */
 enum { PS_A_NS = 1000, GAP_NS = 200000 };
 
 const volatile __u32 batch = 64;
 
-__u64 interval_ps; /* time between packets; 0 means that all are due */
-__u64 length_ns;   /* after this time no packet is due */
+__u64 interval_ps; /* time between packets; 0 means that all packets are due */
+__u64 length_ns;   /* time after which no packet is due */
 __u64 began_ns, passed_ns, due_ps;
 __u64 lost_ns, used_ns; /* lost_ns: time of other processes; used_ns: time for passed frames */
-__u64 frames, offered;  /* passed and received frames */
-__u64 last_offered;     /* `offered` at the last passed frame; 0: none was passed */
+__u64 frames, offered;  /* frames that were passed, and frames that were received */
+/* value of `offered` at the last passed frame; 0 means that no frame was passed */
+__u64 last_offered;
 
 static __always_inline int is_used(void)
 {

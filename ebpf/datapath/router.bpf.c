@@ -1,6 +1,6 @@
-// Router. Forwards IPv4 and IPv6 packets with the kernel's own tables. Packets that need a
-// response, or more than a table lookup, are passed to the kernel, which implements RFC 1812 and
-// RFC 8200.
+// Router. Forwards IPv4 and IPv6 packets with the tables of the kernel. If a packet needs a
+// response, or more than a lookup, the program passes it to the kernel, which implements RFC 1812
+// and RFC 8200.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -19,7 +19,7 @@
 
 struct device {
     __u8 mac[ETH_ALEN];
-    __u8 is_port; // the device is a port of the router
+    __u8 is_port; // whether the device is a port of the router
 };
 
 struct { // by ifindex
@@ -29,14 +29,14 @@ struct { // by ifindex
     __type(value, struct device);
 } devices SEC(".maps");
 
-// Packet counts by outcome. Packets with the first two outcomes end here; all others are passed to
-// the kernel.
+// Packet counts for each outcome. Packets with the first two outcomes end here. All other packets
+// are passed to the kernel.
 struct counts {
     __u64 forwarded;
     __u64 blackholed;
-    // to a different MAC address or a group address, or received on a device that is not a port
+    // sent to another MAC address or to a group address, or received at a device that is no port
     __u64 not_addressed;
-    // includes frames with VLAN tags, because the kernel knows its VLAN devices
+    // frames with VLAN tags are included, because the kernel knows its VLAN devices
     __u64 not_ip;
     __u64 malformed;
     __u64 options; // IPv4 options, or IPv6 hop-by-hop options
@@ -44,8 +44,8 @@ struct counts {
     __u64 expired;
     __u64 too_big;
     __u64 no_neighbour; // the MAC address of the next hop is unknown
-    __u64 no_route;     // includes packets to the router itself
-    __u64 no_port;      // the route uses a device that is not a port of the router
+    __u64 no_route;     // packets to the router itself are included
+    __u64 no_port;      // the route uses a device that is no port of the router
 };
 
 struct {
@@ -69,7 +69,8 @@ static __always_inline __u16 folded(__u64 sum)
     return (sum & 0xffff) + (sum >> 16);
 }
 
-// Return whether the checksum of a 20-byte header is right: its sum is all ones (RFC 791, 3.1).
+// Return whether the checksum of a 20-byte header is right. Its sum must be all ones (RFC 791,
+// 3.1).
 static __always_inline _Bool is_intact(const struct iphdr *ip)
 {
     const __u32 *words = (const __u32 *)ip;
@@ -77,7 +78,7 @@ static __always_inline _Bool is_intact(const struct iphdr *ip)
     return folded((__u64)words[0] + words[1] + words[2] + words[3] + words[4]) == 0xffff;
 }
 
-// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'), where m is the 16 bits that change.
+// RFC 1624, equation 3: HC' = ~(~HC + ~m + m'). Here, m is the 16 bits that change.
 static __always_inline void decrease_ttl(struct iphdr *ip)
 {
     __u16 before = bpf_htons(ip->ttl << 8 | ip->protocol);
@@ -87,8 +88,8 @@ static __always_inline void decrease_ttl(struct iphdr *ip)
     ip->check = ~folded((__u64)(__u16)~ip->check + (__u16)~before + after);
 }
 
-// Return whether an address must not be source or destination (RFC 1812, 5.3.7): "this" network,
-// loopback, multicast and class E.
+// Return whether an address must not be a source or destination (RFC 1812, 5.3.7). Such addresses
+// are: "this" network, loopback, multicast and class E.
 static __always_inline _Bool is_special_ip(__be32 address)
 {
     __u8 first = bpf_ntohl(address) >> 24;
@@ -96,8 +97,8 @@ static __always_inline _Bool is_special_ip(__be32 address)
     return first == 0 || first == 127 || first >= 224;
 }
 
-// Return whether an address must not be forwarded (RFC 4291, 2.5): unspecified and loopback
-// addresses (and all others in ::/32), link-local and multicast addresses.
+// Return whether packets with this address must not be forwarded (RFC 4291, 2.5). Such addresses
+// are: unspecified, loopback (and all others in ::/32), link-local and multicast.
 static __always_inline _Bool is_special_ip6(const struct in6_addr *address)
 {
     __u32 first = bpf_ntohl(address->in6_u.u6_addr32[0]);
@@ -105,9 +106,9 @@ static __always_inline _Bool is_special_ip6(const struct in6_addr *address)
     return first == 0 || first >> 22 == 0xfe80 >> 6 || first >> 24 == 0xff;
 }
 
-// Return the counter of the reason why an IPv4 packet must not be looked up, or NULL. Lengths are
-// compared instead of pointers, because the verifier of Linux 6.1 has no bounds for the result of
-// bpf_ntohs.
+// Return the counter of the reason why an IPv4 packet must not be looked up; NULL if there is no
+// reason. The code compares lengths and not pointers, because the verifier of Linux 6.1 has no
+// bounds for the result of bpf_ntohs.
 static __always_inline __u64 *ip_refused(struct counts *count, const struct iphdr *ip, void *end)
 {
     if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5)
@@ -136,7 +137,8 @@ static __always_inline __u64 *ip6_refused(struct counts *count, const struct ipv
     return ip->hop_limit <= 1 ? &count->expired : 0;
 }
 
-// Look up the packet in the kernel's tables, and write the result to the frame. Returns a verdict.
+// Look up the packet in the tables of the kernel, and write the result to the frame. Returns a
+// verdict.
 static __always_inline int looked_up(struct xdp_md *context, struct counts *count,
                                      struct bpf_fib_lookup *fib, struct ethhdr *ethernet)
 {
@@ -173,7 +175,7 @@ static __always_inline int route_ip(struct xdp_md *context, struct counts *count
     __u64 *refused = ip_refused(count, ip, end);
     int verdict;
 
-    if (refused || (void *)(ip + 1) > end) // the second condition is only for the verifier
+    if (refused || (void *)(ip + 1) > end) // the second condition is needed only by the verifier
         return leave(refused ?: &count->malformed, XDP_PASS);
     fib.tos = ip->tos;
     fib.l4_protocol = ip->protocol;
@@ -226,7 +228,7 @@ static __always_inline int routed(struct xdp_md *context)
     struct counts *count = bpf_map_lookup_elem(&counts, &first);
 
     if (!count)
-        return XDP_ABORTED; // impossible: an array always has its first entry
+        return XDP_ABORTED; // impossible, because an array always has its first entry
     if ((void *)(ethernet + 1) > end)
         return leave(&count->malformed, XDP_PASS);
     if (!is_addressed(ethernet, context->ingress_ifindex))

@@ -1,6 +1,6 @@
 """The router, and the configuration of its ports.
 
-It uses the routes and neighbours of the kernel.
+The router uses the routes and neighbours of the kernel.
 """
 
 import fcntl
@@ -18,7 +18,10 @@ SIOCGIFHWADDR = 0x8927
 
 
 class Router:
-    """A loaded router between devices of this network namespace, with IP forwarding enabled."""
+    """A loaded router between devices of this network namespace.
+
+    IP forwarding must be enabled.
+    """
 
     def __init__(self, loaded: ProgramObject, ports: Sequence[str]) -> None:
         self.program = loaded.programs["router"]
@@ -37,7 +40,7 @@ class Router:
             devices[index] = device[0]
 
     def counts(self) -> dict[str, int]:
-        """Return the number of packets by outcome."""
+        """Return the number of packets for each outcome."""
         counts = self._maps["counts"].read()[0]
         return {name: int(counts[name].sum()) for name in counts.dtype.names}
 

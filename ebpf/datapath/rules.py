@@ -1,4 +1,4 @@
-"""Rules of the DDoS filter: their match fields and their format in maps."""
+"""Rules of the DDoS filter: match fields, and format in maps."""
 
 import socket
 from dataclasses import dataclass, field, fields
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
-MAPPED = 0xFFFF << 32  # ::ffff:0:0/96, the range of IPv4 addresses in IPv6
+MAPPED = 0xFFFF << 32  # ::ffff:0:0/96, which contains the IPv4 addresses in IPv6
 TUPLE = np.dtype(
     [("source", "u1", 16), ("destination", "u1", 16), ("source_port", ">u2"),
      ("destination_port", ">u2"), ("protocol", "u1"), ("is_fragment", "u1"), ("mask", "u2")]
@@ -20,7 +20,7 @@ Network = IPv4Network | IPv6Network
 
 
 class Action(Enum):
-    """The action of a rule; numbered as in ddos_filter.bpf.c."""
+    """Action of a rule. The numbers are those of ddos_filter.bpf.c."""
 
     DROP = 1
     PASS = 2
@@ -28,7 +28,7 @@ class Action(Enum):
 
 
 class Kind(Enum):
-    """The kinds of rules, in the order of lookup."""
+    """Kinds of rules, in the order in which they are looked up."""
 
     TUPLE = "tuple"
     PREFIX = "prefix"
@@ -37,10 +37,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """The match fields of a rule. None matches any value. Rules with the same match are equal.
+    """Match fields of a rule. None matches any value.
+
+    Two rules with the same match fields are equal.
 
     Ports are those of TCP, UDP and similar protocols. Only the first fragment of a packet has
-    ports. Raises ValueError if the rule would match all packets or none.
+    ports. Raises ValueError if the rule would match all packets, or no packet.
     """
 
     source: Network | None = None
@@ -67,7 +69,7 @@ class Rule:
 
     @cached_property
     def kind(self) -> Kind:
-        """Return the kind of the rule: source only, one port of TCP or UDP only, or other."""
+        """Return the kind of the rule: only a source, only one port of TCP or UDP, or any other."""
         of = {each.name for each in fields(self)
               if each.name != "action" and getattr(self, each.name) is not None}  # fmt: skip
         if of == {"source"}:
@@ -80,7 +82,10 @@ class Rule:
 
     @cached_property
     def mask(self) -> bytes:
-        """Return the tuple mask in the filter's maps, with ones in all matched bits."""
+        """Return the mask of the tuple for the filter's maps.
+
+        All bits that are matched are ones.
+        """
         ones = np.zeros(1, TUPLE)
         for name in ("source", "destination"):
             ones[name] = _bytes(_bits(length_of(getattr(self, name))))
@@ -90,7 +95,7 @@ class Rule:
         return ones.tobytes()
 
     def tuple_under(self, mask: int) -> bytes:
-        """Return the tuple to look up; `mask` is the number of its mask."""
+        """Return the tuple for a lookup. `mask` is the number of its mask."""
         wanted = np.zeros(1, TUPLE)
         for name in ("source", "destination"):
             wanted[name] = _bytes(address_of(getattr(self, name)))
@@ -105,14 +110,14 @@ class Rule:
 
 
 def length_of(network: Network | None) -> int:
-    """Return the prefix length of an IPv6 address or a mapped IPv4 address; 0 to 128."""
+    """Return the prefix length of an IPv6 address or of a mapped IPv4 address; 0 to 128."""
     if network is None:
         return 0
     return network.prefixlen + (96 if network.version == 4 else 0)
 
 
 def address_of(network: Network | None) -> int:
-    """Return the address; IPv4 as a mapped address."""
+    """Return the address. An IPv4 address is mapped."""
     if network is None:
         return 0
     return int(network.network_address) | (MAPPED if network.version == 4 else 0)

@@ -1,4 +1,4 @@
-/* Passes all packets of a queue to the AF_XDP socket that is bound to this queue. */
+/* Passes all packets of a queue to the AF_XDP socket of this queue. */
 #include "chain.h"
 
 struct {
@@ -6,7 +6,7 @@ struct {
     __uint(max_entries, 64);
     __type(key, __u32);
     __type(value, __u32);
-} sockets SEC(".maps"); /* by queue number */
+} sockets SEC(".maps"); /* map from queue number to socket */
 
 SEC("xdp")
 int to_socket(struct xdp_md *packet)

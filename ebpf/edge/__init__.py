@@ -1,1 +1,1 @@
-"""Telemetry on hosts: tc programs (edge programs) that mark, count and report like switches."""
+"""Telemetry on hosts. tc programs (edge programs) mark, count and report packets like switches."""

@@ -1,4 +1,4 @@
-// Alternate marking in a host (RFC 9341), with the same rules, marks and records as p4src/ampm/.
+// Alternate marking on a host (RFC 9341). Rules, marks and records are the same as in p4src/ampm/.
 // The program marks and counts packets that leave the device. It counts packets that arrive, and
 // removes their marks.
 
@@ -12,8 +12,8 @@ struct watched {
     __u32 flow; // its number
     __u32 priority;
     __u8 methods;
-    __u8 dscp; // DSCP outside of the domain, to restore the bits used for marks
-    __u8 is_first; // 1: mark leaving packets; 0: clear the marks of arriving packets
+    __u8 dscp; // DSCP outside of the domain; the bits used for marks are restored from it
+    __u8 is_first; // 1: mark packets that leave; 0: clear the marks of packets that arrive
     __u8 unused;
 };
 
@@ -25,12 +25,12 @@ enum { COLOUR_BIT = 1, PULSE_BIT = 2 }; // bits of the DSCP, as in allocation.p4
 enum { DSCP_SHIFT = 2, ALTMARK_COLOUR = 8, ALTMARK_PULSE = 4 };
 
 volatile struct setting {
-    __u64 offset_us; // common clock minus this host's clock
+    __u64 offset_us; // time of the common clock minus time of this host's clock
     __u32 block_shift; // the length of a block is 2^block_shift us
-    __u32 sampling_mask; // bits of a packet's hash that must be 0 for a sample
+    __u32 sampling_mask; // a packet is a sample if these bits of its hash are 0
 } setting;
 
-// Return a hash of fields that no switch changes, like HashedChoice in hashed.p4.
+// Return a hash of fields that no switch changes, as HashedChoice does in hashed.p4.
 static __always_inline __u32 hash_of(const struct headers *headers)
 {
     struct {
@@ -42,7 +42,7 @@ static __always_inline __u32 hash_of(const struct headers *headers)
     struct {
         __u8 addresses[8];
         __u8 protocol;
-        __u8 fields[6]; // total length, identification, flags and offset
+        __u8 fields[6]; // total length, identification, and flags with fragment offset
         __u8 transport[8];
     } __attribute__((packed)) of_ip4 = {};
 
@@ -64,7 +64,7 @@ static __always_inline __u32 hash_of(const struct headers *headers)
     return crc32(0, &whole, sizeof(whole));
 }
 
-// Attribute the packet to the nearest block of this colour, like NearestBlock in watch.p4.
+// Assign the packet to the nearest block of this colour, as NearestBlock does in watch.p4.
 static __always_inline void attribute(struct watch *watch, __u8 colour, __u32 shift)
 {
     __u64 length_us = 1ULL << shift;
@@ -77,8 +77,8 @@ static __always_inline void attribute(struct watch *watch, __u8 colour, __u32 sh
     watch->block_us &= CLOCK_MASK;
 }
 
-// Return whether a pulse may be sent now: in the middle half of a block or, for multiplexed
-// marking, in the first 1/32 of the second half (schedule.py).
+// Return whether a pulse may be sent now (schedule.py). This is in the middle half of a block. For
+// multiplexed marking, it is in the first 1/32 of the second half.
 static __always_inline bool in_middle_half(const struct watch *watch, __u32 shift)
 {
     __u32 quarter = watch->now_us >> (shift - 2) & 3;
@@ -88,7 +88,7 @@ static __always_inline bool in_middle_half(const struct watch *watch, __u32 shif
 
 static __always_inline bool in_window(const struct watch *watch, __u32 shift)
 {
-    // the kernel will split it into several packets, and all would be pulses
+    // the kernel will split this packet into several packets, and all of them would be pulses
     if (watch->packets > 1)
         return false;
     if (watch->methods & MULTIPLEXED)
@@ -96,8 +96,8 @@ static __always_inline bool in_window(const struct watch *watch, __u32 shift)
     return watch->methods & PULSE && in_middle_half(watch, shift);
 }
 
-// Determine block and pulse of a packet from its marks, like Methods (methods.p4) at all points
-// except the first.
+// Determine the block and the pulse of a packet from its marks. At all points except the first,
+// Methods in methods.p4 does the same.
 static __always_inline void observe(struct watch *watch, __u8 marks, __u32 shift)
 {
     __u8 colour = marks & COLOUR_BIT;
@@ -120,7 +120,7 @@ static __always_inline __u8 marks_of(const struct headers *headers)
            (headers->altmark.flags & ALTMARK_PULSE ? PULSE_BIT : 0);
 }
 
-// Write `marks` to the bits that the flow's methods use, like LeaveDomain in watch.p4.
+// Write `marks` to the bits that the methods of the flow use, as LeaveDomain does in watch.p4.
 static __always_inline bool write_marks(struct __sk_buff *packet, const struct headers *headers,
                                         const struct watch *watch, __u8 marks)
 {
@@ -152,7 +152,7 @@ static __always_inline bool write_marks(struct __sk_buff *packet, const struct h
 }
 
 // Set the numbers of packets and bytes on the wire. If the kernel has merged several packets (GSO,
-// GRO), each packet on the wire has its own headers.
+// GRO), each of them has its own headers on the wire.
 static __always_inline void set_size(struct __sk_buff *packet, const struct headers *headers,
                                      struct watch *watch)
 {
@@ -177,7 +177,8 @@ static __always_inline enum kind measured(struct __sk_buff *packet, struct heade
     __u8 marks = watched->dscp;
 
     if (!flow)
-        return UNWATCHED; // impossible, because watch_list.py never exceeds the size of the map
+        // impossible, because watch_list.py never writes more flows than the map has room for
+        return UNWATCHED;
     set_size(packet, headers, &watch);
     watch.now_us = (bpf_ktime_get_ns() / 1000 + setting.offset_us) & CLOCK_MASK;
     watch.block_us = watch.now_us >> shift << shift;
@@ -203,7 +204,7 @@ static __always_inline int passed(struct __sk_buff *packet, bool is_leaving)
     struct headers headers;
     enum kind kind = read_headers(packet, &headers);
 
-    // An IPv6 packet can be marked only if the host inserted an AltMark option.
+    // An IPv6 packet can be marked only if the host has inserted an AltMark option.
     if (kind == UNWATCHED && (headers.version == 4 || headers.has_altmark)) {
         const struct watched *watched = watched_by(&headers);
 

@@ -1,4 +1,4 @@
-"""Alternate marking in a host.
+"""Alternate marking on a host.
 
 ampm.bpf.c marks and counts the packets of one device.
 """
@@ -18,11 +18,11 @@ SOURCE = Path(__file__).parent / "ampm.bpf.c"
 
 
 class MarkingEdge:
-    """Edge program that marks packets that leave a device, and counts packets in both directions.
+    """Edge program that marks packets that leave a device. It counts packets in both directions.
 
     It runs until close(), or until this process ends. `namespace` is the network namespace of the
-    device, as `/proc/PID/ns/net`; None means the namespace of this thread. Its clock is
-    CLOCK_MONOTONIC. Raises LoadError.
+    device, as `/proc/PID/ns/net`. None means the namespace of this thread. The clock of the edge
+    program is CLOCK_MONOTONIC. Raises LoadError.
     """
 
     def __init__(self, device: str, namespace: str | None = None, *, order: int = 0) -> None:
@@ -47,10 +47,10 @@ class MarkingEdge:
         self._open.close()
 
     def set_schedule(self, offset_us: int, block_shift: int, sampling_shift: int) -> None:
-        """Set the length of blocks to 2^block_shift us (5 or more) of the common clock.
+        """Set the block length to 2^block_shift us (block_shift: 5 or more) of the common clock.
 
-        The common clock is CLOCK_MONOTONIC + `offset_us`; hashed marking samples one packet in
-        2^sampling_shift (0..29).
+        The common clock is CLOCK_MONOTONIC + `offset_us`. Hashed marking samples one of
+        2^sampling_shift packets (0..29).
         """
         setting = self._shared["setting"]
         setting["offset_us"] = offset_us % (1 << 64)
@@ -58,17 +58,20 @@ class MarkingEdge:
         setting["sampling_mask"] = (1 << sampling_shift) - 1
 
     def watch(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
-        """Watch exactly these flows.
+        """Watch these flows, and no others.
 
-        The fields `flow` (its number), `priority`, `methods`, `dscp` and `is_first` are as in
-        ampm.bpf.c. Raises LoadError.
+        The fields have the meaning of ampm.bpf.c: `flow` (number of the flow), `priority`,
+        `methods`, `dscp` and `is_first`. Raises LoadError.
         """
         self._list.put(flows)
 
     def read(self, flow: int) -> Any:
-        """Return the `struct flow_records` of a flow; no packet changes it during the read."""
+        """Return the `struct flow_records` of a flow. While it is read, no packet changes it."""
         return self._records.locked(flow)
 
     def kinds(self) -> dict[str, int]:
-        """Return a map from kind (watch_list.py) to the number of packets in both directions."""
+        """Return the number of packets of each kind (watch_list.py).
+
+        Both directions are counted together.
+        """
         return self._list.kinds()

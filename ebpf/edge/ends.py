@@ -1,4 +1,4 @@
-"""Programs at tc ingress and egress of a device in any network namespace."""
+"""Programs at tc ingress and tc egress of a device, which may be in any network namespace."""
 
 import os
 import socket
@@ -9,10 +9,12 @@ from ebpf.loader.links import OWN, enter_namespace
 
 
 class Ends:
-    """Programs in both directions of a device. They run until close(), or until this process ends.
+    """Programs for both directions of a device.
 
-    `namespace` is the network namespace of the device, as `/proc/PID/ns/net`; None means the
-    namespace of this thread. Raises LoadError, and OSError if the namespace does not exist.
+    They run until close(), or until this process ends.
+
+    `namespace` is the network namespace of the device, as `/proc/PID/ns/net`. None means the
+    namespace of this thread. Raises LoadError. Raises OSError if the namespace does not exist.
     """
 
     def __init__(
@@ -29,14 +31,14 @@ class Ends:
             self._open = opening.pop_all()
 
     def udp(self) -> socket.socket:
-        """Return a UDP socket in the namespace of the device."""
+        """Return a UDP socket that is in the namespace of the device."""
         with enter_namespace(self._namespace):
             return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
     def detach(self) -> None:
         """Detach the programs.
 
-        This thread enters the namespace, because before Linux 6.6, tc needs the name of the device.
+        This thread enters the namespace, because tc needs the name of the device before Linux 6.6.
         """
         with enter_namespace(self._namespace):
             self._links.close()

@@ -1,4 +1,4 @@
-/* Parser of frames that is equivalent to the parser of switches (p4src/include/parser.p4), so that
+/* Parser of frames. It is equivalent to the parser of switches (p4src/include/parser.p4), so that
  * hosts and switches count the same packets. Therefore, it accepts fewer headers than packet.h (no
  * VLAN tags, no chains of IPv6 headers), and does not check lengths. */
 #ifndef HEADERS_H
@@ -16,27 +16,28 @@
 
 enum { MOST_FRAGMENT_OFFSET = 0x1fff };
 
-struct ports { /* The common start of UDP and TCP headers. */
+struct ports { /* The first bytes, which UDP and TCP headers have in common. */
     __be16 source;
     __be16 destination;
     __be32 word;
 };
 
-struct altmark { /* A hop-by-hop header with only the AltMark option (RFC 9343). */
+struct altmark { /* A hop-by-hop header that contains only the AltMark option (RFC 9343). */
     __u8 next_header;
     __u8 alone[3];
     __u8 flow_mon_id[2];
-    __u8 flags; /* four bits of the FlowMonID, then L and D */
+    __u8 flags; /* four bits of the FlowMonID, then the flags L and D */
     __u8 reserved;
 };
 
 enum kind {
     WATCHED,
     UNWATCHED,
-    TAGGED, /* has VLAN tags; belongs to no flow, as in the switches */
+    TAGGED, /* has VLAN tags; as in switches, it belongs to no flow */
     NOT_IP,
-    MALFORMED, /* the IP header is truncated, has another version, or is too short */
-    UNWRITTEN, /* packet of a watched flow, but the kernel had no memory to write marks */
+    MALFORMED, /* the IP header is truncated or too short, or has another version */
+    /* packet of a watched flow whose marks were not written, because the kernel had no memory */
+    UNWRITTEN,
     KINDS,
 };
 
@@ -46,7 +47,7 @@ struct headers {
         struct ipv6hdr ip6;
     };
     struct altmark altmark;
-    struct ports ports; /* zeros if the packet has no ports */
+    struct ports ports; /* zero if the packet has no ports */
     __u32 transport_offset;
     __u8 version; /* 4 or 6 */
     __u8 protocol;
@@ -54,7 +55,7 @@ struct headers {
     bool has_ports;
 };
 
-/* Copy bytes of a packet, whose data may be in several pieces of memory. */
+/* Copy bytes of a packet. The data of the packet may be in several pieces of memory. */
 static __always_inline bool take(struct __sk_buff *packet, __u32 offset, void *to, __u32 size)
 {
     return bpf_skb_load_bytes(packet, offset, to, size) == 0;
@@ -86,7 +87,8 @@ static __always_inline bool read_ip4(struct __sk_buff *packet, struct headers *h
     return true;
 }
 
-/* Read an AltMark option. If an inner IPv6 packet follows, use the ports of the inner packet. */
+/* Read an AltMark option. If an inner IPv6 packet follows, the ports are those of the inner
+ * packet. */
 static __always_inline void read_altmark(struct __sk_buff *packet, struct headers *headers)
 {
     struct altmark *mark = &headers->altmark;
@@ -122,8 +124,8 @@ static __always_inline bool read_ip6(struct __sk_buff *packet, struct headers *h
     return true;
 }
 
-/* Parse the headers. The result UNWATCHED stands for any valid IP packet, because this function
- * does not look up the watch list. */
+/* Parse the headers. For any valid IP packet, the result is UNWATCHED, because this function does
+ * not look up the watch list. */
 static __always_inline enum kind read_headers(struct __sk_buff *packet, struct headers *headers)
 {
     __be16 type;

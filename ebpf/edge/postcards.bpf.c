@@ -1,6 +1,6 @@
-// INT-XD in a host. For each packet of a watched flow that leaves or arrives at this device, the
-// program sends the INT metadata to user space, where postcards.py writes the report. Packets are
-// not modified.
+// INT-XD on a host. If a packet of a watched flow leaves or arrives at this device, the program
+// sends INT metadata to user space. There, postcards.py writes the report. Packets are not
+// modified.
 
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
@@ -10,24 +10,24 @@
 
 struct watched {
     __u32 priority;
-    __u32 share; // number of selected hash values, of 2^32 - 1
+    __u32 share; // number of hash values that are selected, of 2^32 - 1
     __u32 instructions;
 };
 
 #include "watch_list.h"
 
-enum { PAYLOAD_BYTES = 16 }; // for UDP packets without an identification, as in report.p4
-enum { MOST_INNER_BYTES = 136 }; // enough for IPv4 and TCP with all options
+enum { PAYLOAD_BYTES = 16 }; // for UDP packets that have no identification, as in report.p4
+enum { MOST_INNER_BYTES = 136 }; // enough for IPv4 and TCP with options of maximum length
 enum { LEAVING, ARRIVING, DIRECTIONS };
 
 volatile struct setting {
-    __u64 offset_us; // common clock minus this host's clock
-    __u32 collector; // in network byte order; packets to the collector are not reported
+    __u64 offset_us; // time of the common clock minus time of this host's clock
+    __u32 collector; // in network byte order; packets to this address are not reported
     __be16 port;
     __u16 unused;
 } setting;
 
-// number of reports, including reports that did not fit in the buffer
+// number of reports, including those for which the buffer had no room
 volatile __u64 sequences[DIRECTIONS];
 volatile __u64 without_room;
 
@@ -40,16 +40,16 @@ struct postcard {
     __u32 inner_bytes;
     __u8 version;
     __u8 unused[7];
-    __u8 inner[MOST_INNER_BYTES]; // starting with the IP header
+    __u8 inner[MOST_INNER_BYTES]; // bytes of the packet, from the IP header on
 };
 
 struct {
     __uint(type, BPF_MAP_TYPE_RINGBUF);
-    __uint(max_entries, 1 << 22); // in bytes; room for about 20,000 postcards
+    __uint(max_entries, 1 << 22); // in bytes; this is room for about 20,000 postcards
 } postcards SEC(".maps");
 
-// Select packets in the same way as the edge program of the other host and all switches (sample()
-// in p4src/int/watch.p4). Absent headers are omitted.
+// Select packets. The edge program of the other host and all switches select the same packets
+// (sample() in p4src/int/watch.p4). Headers that a packet does not have are left out.
 static __always_inline bool is_chosen(const struct headers *headers, __u32 share)
 {
     __u32 crc = 0;
@@ -67,8 +67,8 @@ static __always_inline bool is_chosen(const struct headers *headers, __u32 share
     return crc <= share;
 }
 
-// Return the number of bytes of the packet that a report contains, like WriteReport in report.p4.
-// Returns 0 if options of IP or TCP are truncated, because switches do not accept such packets.
+// Return how many bytes of the packet a report contains, as WriteReport does in report.p4. Returns
+// 0 if the options of IP or TCP are truncated, because switches do not accept such packets.
 static __always_inline __u32 inner_bytes(struct __sk_buff *packet, const struct headers *headers)
 {
     __u32 ip_bytes = headers->transport_offset - ETH_HLEN, bytes = ip_bytes, length;
@@ -99,7 +99,7 @@ static __always_inline bool is_report(const struct headers *headers)
            headers->ip4.daddr == setting.collector && headers->ports.destination == setting.port;
 }
 
-// Report a packet. If the buffer is full, the report is lost, and the collector detects a gap in
+// Report a packet. If the buffer is full, the report is lost. The collector then detects a gap in
 // the sequence numbers.
 static __always_inline void report(struct __sk_buff *packet, const struct headers *headers,
                                    __u32 instructions, __u32 bytes, __u32 direction)
@@ -107,11 +107,11 @@ static __always_inline void report(struct __sk_buff *packet, const struct header
     struct postcard *postcard;
     __u64 sequence = __sync_fetch_and_add(&sequences[direction], 1);
 
-    // forces the compiler to check the bounds where the value is used
+    // because of this, the compiler checks the bounds where the value is used
     asm volatile("" : "+r"(bytes));
     if (bytes > MOST_INNER_BYTES)
         return;
-    // separate values, because the verifier of Linux 6.1 does not track both bounds of one value
+    // the verifier of Linux 6.1 does not track both bounds of one value, so there are two values
     asm volatile("" : "+r"(bytes));
     if (bytes < sizeof(struct iphdr))
         return;
@@ -128,7 +128,8 @@ static __always_inline void report(struct __sk_buff *packet, const struct header
     postcard->version = headers->version;
     postcard->inner_bytes = bytes;
     if (bpf_skb_load_bytes(packet, ETH_HLEN, postcard->inner, bytes)) {
-        bpf_ringbuf_discard(postcard, 0); // impossible, since inner_bytes() has checked the length
+        // impossible, because inner_bytes() has checked the length
+        bpf_ringbuf_discard(postcard, 0);
         return;
     }
     bpf_ringbuf_submit(postcard, 0);

@@ -1,8 +1,8 @@
-"""INT-XD in a host: sends Telemetry Reports v2.0 on packets that leave or arrive at a device.
+"""INT-XD on a host: sends Telemetry Reports v2.0 about packets that leave or arrive at a device.
 
-The kernel program (postcards.bpf.c) records packets. A thread of this process writes the reports
-and sends them from the network namespace of the device. Each datagram has one report with a
-sequence number from the kernel. So the collector detects every lost report as a gap.
+The program in the kernel (postcards.bpf.c) records packets. A thread of this process writes the
+reports, and sends them from the network namespace of the device. Each datagram contains one report,
+whose sequence number is from the kernel. So the collector sees a gap for every lost report.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ebpf.loader.ring import Ring
 SOURCE = Path(__file__).parent / "postcards.bpf.c"
 POSTCARD = struct.Struct("=QQIIIIB7x")  # struct postcard of postcards.bpf.c, up to `inner`
 LEAVING, ARRIVING = range(2)
-VERSION, INT, TRACKED = 2, 1, 0x20  # values of report fields: version, RepType, the F bit
+VERSION, INT, TRACKED = 2, 1, 0x20  # values of fields of a report: version, RepType, and the F bit
 INNER_TYPES = {4: 4, 6: 5}  # InType by IP version
-FIXED_WORDS = 2  # words of an individual report after the first one
+FIXED_WORDS = 2  # number of words of a report that follow its first word
 POLL_MS = 50
 INTERFACES, INGRESS_TIME, EGRESS_TIME = 0x4000, 0x0800, 0x0400
 """The INT instructions that an edge program supports: device and times. Ingress and egress time are
@@ -34,7 +34,7 @@ equal, because an edge program has only one measuring point.
 
 
 class Postcard(NamedTuple):
-    """A packet record of the kernel program."""
+    """Record of a packet from the program in the kernel."""
 
     sequence: int
     time_us: int
@@ -42,7 +42,7 @@ class Postcard(NamedTuple):
     instructions: int
     device: int  # number of the device
     version: int  # IP version
-    inner: bytes  # the packet from the IP header on, up to the reported length
+    inner: bytes  # the packet from the IP header on, up to the length that is reported
 
     @classmethod
     def of(cls, record: bytes) -> Postcard:
@@ -54,9 +54,9 @@ class Postcard(NamedTuple):
         return cls(sequence, time_us, direction, instructions, device, version, inner)
 
     def report(self, node: int) -> bytes:
-        """Return a datagram with group header and individual report (specification, 3.2 and 3.3).
+        """Return a datagram with a group header and one report (specification, 3.2 and 3.3).
 
-        Interface 0 is the host itself.
+        The host itself has the interface number 0.
         """
         time_us = self.time_us % (1 << 48)
         ends = (0, self.device) if self.direction == LEAVING else (self.device, 0)
@@ -77,11 +77,11 @@ class Postcard(NamedTuple):
 
 
 class PostcardEdge:
-    """Edge program that reports packets of watched flows at a device.
+    """Edge program that reports the packets of watched flows at a device.
 
-    It runs until close(), or until this process ends. `node` is the node id in reports; `collector`
-    is an IPv4 address and UDP port. `namespace` is the network namespace of the device, as
-    `/proc/PID/ns/net`; None means the namespace of this thread. The clock is CLOCK_MONOTONIC, in
+    It runs until close(), or until this process ends. `node` is the node id in reports. `collector`
+    is an IPv4 address and a UDP port. `namespace` is the network namespace of the device, as
+    `/proc/PID/ns/net`. None means the namespace of this thread. The clock is CLOCK_MONOTONIC, in
     microseconds. Raises LoadError.
     """
 
@@ -89,7 +89,8 @@ class PostcardEdge:
         self, device: str, node: int, collector: tuple[str, int], namespace: str | None = None, *,
         order: int = 0,
     ) -> None:  # fmt: skip
-        self.unsent = 0  # number of reports that the kernel did not accept for sending
+        # number of reports that could not be sent, because the kernel did not accept them
+        self.unsent = 0
         self._node = node
         self._closing = threading.Event()
         self._failed: BaseException | None = None
@@ -120,37 +121,41 @@ class PostcardEdge:
         self.close()
 
     def close(self) -> None:
-        """Detach the programs from the device and send the remaining reports."""
+        """Detach the programs from the device, and send the reports that are still waiting."""
         self._open.close()
 
     def watch(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
-        """Report exactly these flows.
+        """Report these flows, and no others.
 
-        The fields `priority`, `share` (number of selected hash values, of 2^32 - 1) and
-        `instructions` are as in postcards.bpf.c. Raises LoadError.
+        The fields have the meaning of postcards.bpf.c: `priority`, `share` (number of hash values
+        that are selected, of 2^32 - 1) and `instructions`. Raises LoadError.
         """
         self._list.put(flows)
 
     def kinds(self) -> dict[str, int]:
-        """Return a map from kind (watch_list.py) to the number of packets in both directions."""
+        """Return the number of packets of each kind (watch_list.py).
+
+        Both directions are counted together.
+        """
         return self._list.kinds()
 
     @property
     def without_room(self) -> int:
-        """Return the number of reports that were lost because the ring buffer was full."""
+        """Return how many reports were lost because the ring buffer was full."""
         return int(self._shared["without_room"])
 
     def _send(self, record: bytes) -> None:
         try:
             self._socket.send(Postcard.of(record).report(self._node))
-        except OSError:  # no listener, route or memory; like a switch, it does not retry
+        # no listener, route or memory; like a switch, it does not send the report again
+        except OSError:
             self.unsent += 1
 
     def _work(self) -> None:
         try:
             while not self._closing.is_set():
                 self._ring.poll(POLL_MS)
-        except BaseException as error:  # raised again by close()
+        except BaseException as error:  # close() raises it again
             self._failed = error
 
     def _stop(self, ends: Ends) -> None:

@@ -1,5 +1,5 @@
 /* The records of flows in a host, per block. They have the same values as the registers and
- * counters of p4src/ampm/. The lock of a flow is held while its records are written or read, so a
+ * counters in p4src/ampm/. The lock of a flow is taken while its records are written or read. So a
  * reader sees consistent values. */
 #ifndef RECORDS_H
 #define RECORDS_H
@@ -12,7 +12,7 @@
 struct block_record {
     __u64 block_us;
     __u64 packets;
-    __u64 sum_us; /* signed, because a clock may be slow */
+    __u64 sum_us; /* signed, because a clock of a host may be slow */
     __u64 first_us;
 };
 
@@ -20,7 +20,7 @@ struct pulse_record {
     __u64 block_us;
     __u64 pulses;
     __u64 pulse_us;
-    __u64 packets; /* packets of the flow up to the first pulse, including the pulse */
+    __u64 packets; /* packets of the flow up to the first pulse (included) */
 };
 
 struct sample_record {
@@ -40,8 +40,8 @@ struct cell { /* Records of the blocks of one colour. */
 
 struct flow_records {
     struct bpf_spin_lock lock;
-    __u64 latch;   /* start of the block of the latest pulse, plus 1 */
-    __u64 running; /* packets of the flow in all blocks */
+    __u64 latch;   /* start time of the block of the latest pulse, plus 1 */
+    __u64 running; /* packets of the flow in all blocks together */
     struct cell cells[2];
 };
 
@@ -52,10 +52,10 @@ struct {
     __type(value, struct flow_records);
 } records SEC(".maps");
 
-struct watch { /* as in p4src/ampm/watch.p4 */
+struct watch { /* the fields have the same meaning as in p4src/ampm/watch.p4 */
     __u64 now_us;
     __u64 block_us;
-    __u32 packets; /* packets on the wire; above 1 for merged packets (GSO, GRO) */
+    __u32 packets; /* number of packets on the wire; more than 1 if packets are merged (GSO, GRO) */
     __u32 bytes;
     __u32 hash;
     __u8 methods;
@@ -103,7 +103,7 @@ static __always_inline void count_sample(struct sample_record *record, const str
     }
 }
 
-/* Count a packet. The first measuring point also selects the pulse; the spin lock ensures that only
+/* Count a packet. The first measuring point also selects the pulse. Because of the spin lock, only
  * one packet per block becomes the pulse. */
 static __always_inline void count(struct flow_records *flow, struct watch *watch)
 {

@@ -1,16 +1,16 @@
-/* The watch list of an edge program on a host. It finds the flow of a packet by masked keys.
+/* Watch list of an edge program on a host. It finds the flow of a packet by keys with masks.
  * watch_list.py fills it. */
 #ifndef WATCH_LIST_H
 #define WATCH_LIST_H
 
 #include "headers.h"
 
-/* same values as in watch_list.py */
+/* the values are the same as in watch_list.py */
 #define MAX_FLOWS 1024
 #define MAX_MASKS 16
 
-/* The fields that the packets of a flow have in common. A mask has ones in the bits that are
- * compared. `mask` is the index of the mask, so that keys with different masks differ. */
+/* Fields that the packets of a flow have in common. In a mask, the bits that are compared are ones.
+ * `mask` is the index of the mask. Because of it, two keys with different masks are different. */
 struct flow_key {
     __u32 source[4]; /* network byte order; IPv4 addresses as ::ffff:a.b.c.d */
     __u32 destination[4];
@@ -30,16 +30,16 @@ struct {
     __type(value, struct flow_key);
 } masks SEC(".maps");
 
-struct { /* parameters of the watched flows; each program defines the structure */
+struct { /* parameters of the watched flows; each program defines their structure */
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, MAX_FLOWS);
-    /* a program keeps the value that it has read while a new value replaces it */
+    /* if a value is replaced, a running program keeps the old value that it has read */
     __uint(map_flags, BPF_F_NO_PREALLOC);
     __type(key, struct flow_key);
     __type(value, struct watched);
 } watched_flows SEC(".maps");
 
-struct { /* number of packets by kind */
+struct { /* number of packets of each kind */
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
     __uint(max_entries, KINDS);
     __type(key, __u32);
@@ -76,8 +76,9 @@ static __always_inline void key_of(const struct headers *headers, struct flow_ke
                            headers->altmark.flow_mon_id[1] << 4 | headers->altmark.flags >> 4;
 }
 
-/* Find the watched flow by tuple space search (Srinivasan et al., SIGCOMM 1999), with one lookup
- * per mask in use. The match with the highest priority wins, as in a ternary table of a switch. */
+/* Find the watched flow by tuple space search (Srinivasan et al., SIGCOMM 1999). Each mask in use
+ * needs one lookup. As in a ternary table of a switch, the match with the highest priority
+ * applies. */
 static __always_inline struct watched *watched_by(const struct headers *headers)
 {
     union {
@@ -88,8 +89,8 @@ static __always_inline struct watched *watched_by(const struct headers *headers)
 
     key_of(headers, &whole.key);
     for (__u64 i = 0; i < MAX_MASKS && i < masks_used; i++) {
-        /* `i` itself must not be in memory, where the verifier of Linux 6.1 does not track its
-         * bounds */
+        /* only this copy is in memory, where the verifier of Linux 6.1 does not track the bounds of
+         * `i` */
         __u32 index = i;
         const __u32 *mask = bpf_map_lookup_elem(&masks, &index);
         struct watched *found;

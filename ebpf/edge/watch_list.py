@@ -19,9 +19,10 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True)
 class Key:
-    """The match fields of a flow. None matches any value.
+    """Match fields of a flow. None matches any value.
 
-    Both subnets have the same IP version. `flow_mon_id` is the FlowMonID in the AltMark option.
+    Both subnets must have the same IP version. `flow_mon_id` is the FlowMonID in the AltMark
+    option.
     """
 
     source: Network
@@ -32,7 +33,7 @@ class Key:
     flow_mon_id: int | None = None
 
     def mask(self, kind: np.dtype[Any]) -> bytes:
-        """Return a `struct flow_key` with ones in all matched bits."""
+        """Return a `struct flow_key` in which all matched bits are ones."""
         ones = np.zeros(1, kind)
         for name in ("source", "destination"):
             length = length_of(getattr(self, name))
@@ -44,7 +45,7 @@ class Key:
         return ones.tobytes()
 
     def packed(self, kind: np.dtype[Any], mask: int) -> Any:
-        """Return the `struct flow_key` for the mask with this number."""
+        """Return the `struct flow_key` for the mask with the number `mask`."""
         key = np.zeros(1, kind)
         for name in ("source", "destination"):
             _put_address(key, name, address_of(getattr(self, name)))
@@ -56,18 +57,20 @@ class Key:
 
 
 class WatchList:
-    """The watch list of a loaded program, and its packet counters."""
+    """Watch list of a loaded program, and the program's packet counters."""
 
     def __init__(self, loaded: ProgramObject) -> None:
         self._masks, self._flows = loaded.maps["masks"], loaded.maps["watched_flows"]
         self._kinds = loaded.maps["kinds"]
         self._shared = loaded.maps[".bss"].mapped()[0]
-        self._masks_there: list[bytes] = []  # b"" means that no key uses the mask
+        self._masks_there: list[bytes] = []  # b"" means that no key uses the mask with this index
 
     def put(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
-        """Watch exactly these flows; values are fields of the program's `struct watched`.
+        """Watch these flows, and no others.
 
-        Raises LoadError if there are too many.
+        The values are fields of the `struct watched` of the program.
+
+        Raises LoadError if there are too many flows or masks.
         """
         kind = self._flows.key
         masks = {key: key.mask(kind) for key in flows}
@@ -98,7 +101,7 @@ class WatchList:
             self._flows[packed[key]] = value[0]
 
     def kinds(self) -> dict[str, int]:
-        """Return a map from kind to number of packets; each packet has exactly one kind."""
+        """Return the number of packets of each kind. Each packet has exactly one kind."""
         counts = self._kinds.read().sum(axis=1)
         return dict(zip(KINDS, map(int, counts), strict=True))
 

@@ -1,7 +1,9 @@
-/* A chain of XDP programs on one device: each program passes its packets to the next program.
+/* Chain of XDP programs on one device. Each program passes packets to the next program of the
+ * chain.
  *
- * The loader sets `next_program` according to the order of attached programs. For the last program,
- * it is empty, and the tail call fails. This costs no time, because the kernel patches the jump. */
+ * The loader sets `next_program`; it depends on the order of the attached programs. For the last
+ * program, `next_program` is empty, so the tail call fails. This costs no time, because the kernel
+ * patches the jump. */
 #ifndef CHAIN_H
 #define CHAIN_H
 
@@ -16,7 +18,7 @@ struct {
     __type(value, __u32);
 } next_program SEC(".maps");
 
-/* Pass the packet to the next program. Use it instead of XDP_PASS: `return pass_on(packet);` */
+/* Pass the packet to the next program. Use this instead of XDP_PASS: `return pass_on(packet);` */
 static __always_inline int pass_on(struct xdp_md *packet)
 {
     bpf_tail_call(packet, &next_program, 0);

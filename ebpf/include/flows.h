@@ -1,13 +1,14 @@
-// Kernel part of the two TopK methods: exact counters per window (for FREQUENT), and HeavyKeeper.
+// Part of the two TopK methods that runs in the kernel: exact counters per window (for FREQUENT),
+// and HeavyKeeper.
 #pragma once
 #include "key.h"
 #include "totals.h"
 
-// Exact counters: a hash table with groups of WAYS slots. A flow has a slot in its first group or,
-// if this group was full when the flow started, in its second group. If both are full, the flow has
-// no slot, and a common counter counts its packets. So the count of a flow plus the common counter
-// is an upper bound for its packets. The data read for each packet are in two cache lines before
-// the keys.
+// Exact counters: a hash table with groups of WAYS slots. A flow has a slot in its first group. If
+// this group was full when the flow started, the slot is in the second group of the flow. If both
+// groups were full, the flow has no slot, and a common counter counts its packets. So the count of
+// a flow plus the common counter is an upper bound for the packets of the flow. The data that are
+// read for each packet are in two cache lines, which precede the keys in memory.
 #define WAYS 8
 struct group {
     __u64 hashes[WAYS];
@@ -16,7 +17,7 @@ struct group {
     struct key keys[WAYS];
 };
 BUFFERS(counters, struct group);
-const volatile __u32 groups = 1; // number of groups per buffer; a power of two
+const volatile __u32 groups = 1; // number of groups per buffer; it is a power of two
 
 static __always_inline bool count_in(struct group *group, const struct key *key, __u64 hash)
 {
@@ -46,8 +47,9 @@ static __always_inline void count_flow(
 }
 
 // HeavyKeeper (Yang et al., USENIX ATC 2018, section 3). A flow has one slot per row. Packets of
-// the flow that owns the slot increment its count. Packets of other flows decrement the count with
-// probability DECAY^-count. The flow that decrements it to 0 becomes the owner.
+// the flow that owns the slot increment the count of the slot. Each packet of another flow
+// decrements this count with probability DECAY^-count. The flow whose packet decrements the count
+// to 0 becomes the owner.
 #define ROWS 2
 struct flow {
     __u64 hash;
@@ -58,7 +60,7 @@ struct flow {
 BUFFERS(buckets, struct flow);
 const volatile __u32 columns = 1; // number of columns per row
 #define DECAYS 256
-// DECAY^-count by count, in units of 2^-32; larger counts never decay
+// DECAY^-count for each count, in units of 2^-32; larger counts are never decremented
 const volatile __u32 decay[DECAYS] = {0};
 
 static __always_inline void keep_heavy(

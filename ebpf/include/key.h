@@ -1,22 +1,22 @@
-// The key of a flow (the header fields that its packets have in common), and a 64-bit hash of the
-// key.
+// Key of a flow (the header fields that its packets have in common), and a 64-bit hash of the key.
 #pragma once
 #include "packet.h"
 
-// IPv4 addresses are mapped into IPv6, so that one kind of key fits both. All fields are in network
-// byte order.
+// IPv4 addresses are mapped into IPv6, so IPv4 and IPv6 have the same kind of key. All fields are
+// in network byte order.
 struct key {
     __u32 source[4], destination[4];
     __be16 source_port, destination_port;
     __u8 protocol, zero[3];
 };
 
-// The selected fields of keys (FIELDS in the reader). The verifier removes the code for all other
-// fields.
+// The fields of keys that are used (FIELDS in the reader). The verifier removes the code for all
+// other fields.
 enum { SOURCE = 1, DESTINATION = 2, SOURCE_PORT = 4, DESTINATION_PORT = 8, PROTOCOL = 16 };
 const volatile __u32 key_fields = 31;
 
-// Odd random numbers, set by the loader, so that senders cannot choose keys that collide.
+// Odd random numbers, which the loader sets. Senders do not know them, so they cannot choose keys
+// with the same hash.
 const volatile __u64 hash_factors[5] = {1, 3, 5, 7, 9};
 
 static __always_inline void key_of(const struct packet *packet, struct key *key)
@@ -34,7 +34,8 @@ static __always_inline void key_of(const struct packet *packet, struct key *key)
         key->protocol = packet->protocol;
 }
 
-// Apply the finaliser of MurmurHash3 (64 bits): every bit of the result depends on every input bit.
+// Apply the finaliser of 64-bit MurmurHash3. Every bit of the result depends on every bit of the
+// input.
 static __always_inline __u64 mixed(__u64 word)
 {
     word = (word ^ word >> 33) * 0xff51afd7ed558ccdULL;
@@ -42,8 +43,8 @@ static __always_inline __u64 mixed(__u64 word)
     return word ^ word >> 33;
 }
 
-// Return a multilinear hash. Words are folded first, because products modulo 2^64 would lose most
-// bits of IPv4 addresses, which are in the upper halves.
+// Return a multilinear hash. First, each word is folded: IPv4 addresses are in the upper halves of
+// words, and products modulo 2^64 would lose most of these bits.
 static __always_inline __u64 hash_of(const struct key *key)
 {
     __u64 words[5], sum = 0;
@@ -53,7 +54,7 @@ static __always_inline __u64 hash_of(const struct key *key)
     return mixed(sum);
 }
 
-// Return the position of the highest bit that is set, or 0 for 0.
+// Return the position of the highest bit that is set. For 0, return 0.
 static __always_inline __u32 highest_bit(__u64 word)
 {
     __u32 position = 0;

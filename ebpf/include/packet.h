@@ -1,4 +1,4 @@
-/* Parser of frames: VLAN tags, IPv4, IPv6 with its extension headers, and ports. */
+/* Parser of frames with VLAN tags, IPv4, IPv6 and its extension headers, and ports. */
 #ifndef PACKET_H
 #define PACKET_H
 
@@ -13,31 +13,34 @@
 #include <bpf/bpf_helpers.h>
 
 enum {
-    MOST_VLANS = 4,      /* maximum number of tags; frames with more count as not IP */
+    MOST_VLANS = 4,      /* maximum number of VLAN tags; a frame with more tags counts as not IP */
     MOST_EXTENSIONS = 8, /* maximum number of IPv6 extension headers that are parsed */
-    MOST_HEADERS = 256, /* maximum length of a packet's headers in bytes */
-    LAST_OFFSET = 0x3fff, /* maximum offset in a frame that is parsed */
+    MOST_HEADERS = 256, /* maximum total length of the headers of a packet in bytes */
+    LAST_OFFSET = 0x3fff, /* maximum offset in a frame that the parser reads */
 };
 
 struct packet {
-    /* network byte order; IPv4 addresses as ::ffff:a.b.c.d, so that one kind of key fits both */
+    /* network byte order; IPv4 addresses as ::ffff:a.b.c.d, so IPv4 and IPv6 have the same kind of
+     * key */
     __u32 source[4];
     __u32 destination[4];
-    /* 0 if the packet has no ports: truncated, fragment other than the first, or other protocol */
+    /* 0 if the packet has no ports: it is truncated, not the first fragment, or of another
+     * protocol */
     __be16 source_port;
     __be16 destination_port;
     __u16 ether_type; /* after the VLAN tags */
     __u16 network_offset;
-    __u16 transport_offset; /* 0 means no known transport header */
+    __u16 transport_offset; /* 0 means that the transport header is missing or unknown */
     __u8 version;           /* 4 or 6; 0 means not IP */
     __u8 vlans;
-    /* IPv6: the protocol after the extension headers, or the protocol of the truncated header */
+    /* IPv6: the protocol after the extension headers; if an extension header is truncated, its
+     * protocol */
     __u8 protocol;
     __u8 tcp_flags;
-    bool is_fragment; /* true for any fragment, also the first one */
+    bool is_fragment; /* true for all fragments, including the first */
 };
 
-/* State of the parser: the bounds of the data, and the offset at which the frame or its IP packet
+/* State of the parser: the bounds of the data, and the offset at which the frame (or its IP packet)
  * ends. */
 struct reading {
     void *data;
@@ -45,8 +48,8 @@ struct reading {
     __u32 packet_end;
 };
 
-/* Limit an offset, so that the verifier tracks only this bound. Otherwise, the verifier's state
- * would differ between paths, and it would follow each path to its end. */
+/* Limit an offset, so that the verifier tracks only this bound. Otherwise, the state of the
+ * verifier would differ between paths, and the verifier would follow each path to its end. */
 #define BOUNDED(offset, most)                                                                      \
     ({                                                                                             \
         __u32 _offset = (offset);                                                                  \
@@ -54,9 +57,9 @@ struct reading {
         _offset & (most);                                                                          \
     })
 
-/* Return a pointer to `size` bytes, or NULL if the packet or the frame is too short. The compiler
- * must not know the relation between the pointers. Otherwise, clang 19 checks one pointer and reads
- * through a different pointer, which the verifier rejects. */
+/* Return a pointer to `size` bytes; NULL if the packet or the frame is too short. The compiler must
+ * not know how the pointers are related. Otherwise, clang 19 checks one pointer, but reads through
+ * another pointer, and the verifier rejects this. */
 static __always_inline void *read_at(const struct reading *reading, __u32 offset, __u32 size)
 {
     void *at;
@@ -67,7 +70,7 @@ static __always_inline void *read_at(const struct reading *reading, __u32 offset
     return at + size > reading->data_end ? 0 : at;
 }
 
-/* Return whether the header of a protocol starts with two ports. */
+/* Return whether the header of this protocol begins with two ports. */
 static __always_inline bool has_ports(__u8 protocol)
 {
     return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP ||
@@ -92,7 +95,7 @@ static __always_inline void parse_transport(const struct reading *reading, __u32
 }
 
 /* Set the end of an IP packet, which may be before the end of the frame. Returns false if it is
- * after the end of the frame; only a quoted packet may end there. */
+ * after the end of the frame. Only a quoted packet may end after the frame. */
 static __always_inline bool ends_at(struct reading *reading, __u32 end, bool is_quoted)
 {
     if (end > reading->packet_end)
@@ -117,16 +120,16 @@ static __always_inline bool parse_ip(struct reading *reading, struct packet *pac
     packet->destination[3] = ip->daddr;
     packet->protocol = ip->protocol;
     fragment = bpf_ntohs(ip->frag_off);
-    /* not 0: a later fragment, or more fragments follow (RFC 791, 3.1) */
+    /* not 0 if this is a later fragment, or if more fragments follow (RFC 791, 3.1) */
     packet->is_fragment = fragment & 0x3fff;
     if (!(fragment & 0x1fff))
         parse_transport(reading, packet->network_offset + header, packet);
     return true;
 }
 
-/* Extension headers by number (RFC 8200, 4; AH: RFC 4302, 2.2). The length is `fixed` bytes plus
- * `more` bytes for each unit of the second byte. The code uses a table, because the verifier would
- * follow each branch of a switch. */
+/* Extension headers by number (RFC 8200, 4; AH: RFC 4302, 2.2). The second byte of a header is a
+ * number of units. The length of the header is `fixed` bytes, plus `more` bytes per unit. The code
+ * uses a table, because the verifier would follow each branch of a switch statement. */
 static const struct {
     __u8 fixed;
     __u8 more;
@@ -151,7 +154,7 @@ static __always_inline void parse_extensions(const struct reading *reading, __u3
         if (!header)
             return;
         packet->protocol = header[0];
-        /* RFC 8200, 4.5: 13 bits of offset, 2 reserved bits, 1 bit "more fragments" */
+        /* RFC 8200, 4.5: 13 bits of offset, 2 reserved bits, and 1 bit "more fragments" */
         if (kind == IPPROTO_FRAGMENT) {
             __u16 fragment = header[2] << 8 | header[3];
 
@@ -180,9 +183,9 @@ static __always_inline bool parse_ip6(struct reading *reading, struct packet *pa
     return true;
 }
 
-/* Parse a frame of `length` bytes, whose first bytes are accessible. Returns false if the frame is
- * not IP (`version` is then 0), or if the IP header is truncated or has wrong lengths. Then only
- * the fields of earlier headers are valid. */
+/* Parse a frame of `length` bytes. Only its first bytes need to be accessible. Returns false if the
+ * frame is not IP (then `version` is 0), or if the IP header is truncated or has wrong lengths.
+ * After false, only the fields of earlier headers are valid. */
 static __always_inline bool parse_head(void *data, void *data_end, __u32 length,
                                        struct packet *packet)
 {
@@ -211,7 +214,7 @@ static __always_inline bool parse_head(void *data, void *data_end, __u32 length,
     return false;
 }
 
-/* Parse a frame that is accessible as a whole, as at XDP. */
+/* Parse a frame whose bytes are all accessible, as at XDP. */
 static __always_inline bool parse(void *data, void *data_end, struct packet *packet)
 {
     return parse_head(data, data_end, data_end - data, packet);
@@ -220,9 +223,9 @@ static __always_inline bool parse(void *data, void *data_end, struct packet *pac
 /* types of ICMP errors (RFC 792) */
 enum { UNREACHABLE = 3, TIME_EXCEEDED = 11, PARAMETER_PROBLEM = 12 };
 
-/* Parse the packet that an ICMP error quotes, in a frame that parse() has parsed. The quoted packet
- * starts after 8 bytes (RFC 792; RFC 4443, 2.1). Returns false if the packet is not an ICMP error,
- * or quotes no IP header. */
+/* Parse the packet that an ICMP error quotes. parse() must have parsed the frame with the error.
+ * The quoted packet starts after 8 bytes (RFC 792; RFC 4443, 2.1). Returns false if the packet is
+ * no ICMP error, or if the error quotes no IP header. */
 static __always_inline bool parse_quoted(void *data, void *data_end, const struct packet *error,
                                          struct packet *quoted)
 {
@@ -241,8 +244,8 @@ static __always_inline bool parse_quoted(void *data, void *data_end, const struc
     return false;
 }
 
-/* Make the headers of a packet accessible. At tc, only a few bytes may be in the linear part of the
- * packet. Pointers into the packet must be reloaded afterwards. */
+/* Make the headers of a packet accessible. At tc, the linear part of the packet may contain only a
+ * few bytes. After this call, pointers into the packet must be loaded again. */
 static __always_inline void pull_headers(struct __sk_buff *skb)
 {
     if (skb->data_end - skb->data < MOST_HEADERS && skb->data_end - skb->data < skb->len)

@@ -1,12 +1,12 @@
-// Sum and variance: numbers of packets and bytes, the sum of squared lengths, and uncounted
-// packets.
+// Sums for mean and variance: numbers of packets, of bytes and of uncounted packets, and the sum of
+// squared lengths.
 #pragma once
 #include "windows.h"
 
 struct totals {
     __u64 packets, bytes, squares;
-    __u64 ignored;   // frames that have no IP header, or not all of it
-    __u64 uncounted; // packets of flows that did not fit in the exact counters
+    __u64 ignored;   // frames without a complete IP header
+    __u64 uncounted; // packets of flows for which the exact counters had no room
 };
 BUFFERS(totals, struct totals);
 

@@ -1,7 +1,8 @@
-// Two buffers of all data, per CPU. Packets fill one buffer, while user space reads and clears the
-// other one. To swap the buffers, user space changes `active` and then updates `grace`, a map of
-// maps. The update returns when no running program can have read the old value. So each packet is
-// counted in exactly one window, and no program writes to a buffer while user space reads it.
+// Two buffers per CPU for all data. Packets fill one buffer, while user space reads and clears the
+// other buffer. To swap the buffers, user space changes `active`, and then updates `grace`, which
+// is a map of maps. The update returns when no running program uses the old value of `active` any
+// more. So each packet is counted in exactly one window, and no program writes to a buffer that
+// user space reads.
 #pragma once
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -19,7 +20,7 @@ struct {
     __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
     __uint(max_entries, 1);
     __type(key, __u32);
-    __array(values, struct { // a map like `active`, which user space stores here
+    __array(values, struct { // a map like `active`; user space stores it here
         __uint(type, BPF_MAP_TYPE_ARRAY);
         __uint(map_flags, BPF_F_MMAPABLE);
         __uint(max_entries, 1);
@@ -28,7 +29,7 @@ struct {
     });
 } grace SEC(".maps");
 
-// A map with two buffers of `count` entries per CPU; the loader sets `count`.
+// A map with two buffers per CPU. A buffer has `count` entries; the loader sets this number.
 #define BUFFERS(name, type_)                        \
     struct {                                        \
         __uint(type, BPF_MAP_TYPE_ARRAY);           \
@@ -38,7 +39,8 @@ struct {
         __type(value, type_);                       \
     } name SEC(".maps")
 
-// State of the pseudo-random generator per CPU; the reader sets it, so that a run is reproducible.
+// State of the pseudo-random generator, per CPU. The reader sets the state, so that a run can be
+// reproduced.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);

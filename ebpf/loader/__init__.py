@@ -1,6 +1,6 @@
-"""Loader of eBPF programs (libbpf): compiles C, attaches programs, and gives access to maps.
+"""Loader of eBPF programs (libbpf). It compiles C, attaches programs, and gives access to maps.
 
-Maps are numpy arrays.
+The content of maps is available as numpy arrays.
 """
 
 from ebpf.loader.errors import LoadError

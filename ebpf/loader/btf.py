@@ -1,6 +1,6 @@
-"""BTF, the type information that clang adds to BPF objects, converted to numpy types.
+"""Converter of BTF to numpy types. BTF is the type information that clang adds to BPF objects.
 
-The format is described in Linux' Documentation/bpf/btf.rst.
+Documentation/bpf/btf.rst of Linux describes the format.
 """
 
 import struct
@@ -15,11 +15,11 @@ MAGIC = 0xEB9F
 INT, PTR, ARRAY, STRUCT, UNION, ENUM, FWD, TYPEDEF, VOLATILE, CONST, RESTRICT = range(1, 12)
 FUNC, FUNC_PROTO, VAR, DATASEC, FLOAT, DECL_TAG, TYPE_TAG, ENUM64 = range(12, 20)
 NAMES_ONLY = (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG, VAR)
-# Bytes after the common 12 bytes of a type: for the type itself, and for each member.
+# Number of bytes that follow the common 12 bytes of a type: for the type itself, and per member.
 OWN_BYTES = {INT: 4, ARRAY: 12, VAR: 4, DECL_TAG: 4}
 MEMBER_BYTES = {STRUCT: 12, UNION: 12, ENUM: 8, FUNC_PROTO: 8, DATASEC: 12, ENUM64: 12}
 SIGNED, BOOL = 1, 4  # flags of an INT
-# Typedefs in kernel headers for numbers in network byte order.
+# Typedefs in kernel headers, for numbers in network byte order.
 NETWORK_ORDER = {"__be16": ">u2", "__be32": ">u4", "__be64": ">u8"}
 POINTER = np.dtype("u8")
 
@@ -28,8 +28,9 @@ POINTER = np.dtype("u8")
 class _Type:
     kind: int
     name: str
-    size: int  # size in bytes; for PTR, TYPEDEF and similar kinds, number of the target type
-    is_flagged: bool  # for STRUCT and UNION: members may be bit fields
+    # size in bytes; for PTR, TYPEDEF and similar kinds: number of the type to which they refer
+    size: int
+    is_flagged: bool  # for STRUCT and UNION: whether members may be bit fields
     own: tuple[int, ...]
     members: tuple[tuple[int, int, int], ...]
 
@@ -50,11 +51,11 @@ class Types:
             at = self._read(raw, at)
 
     def dtype(self, number: int) -> np.dtype[Any]:
-        """Return a type as a numpy dtype.
+        """Return a type as a dtype of numpy.
 
-        Structures have named fields, and the typedefs __be16 etc. have network byte order.
+        Structures have named fields. The typedefs __be16 etc. have network byte order.
 
-        Raises LoadError for types that numpy lacks, namely bit fields.
+        Raises LoadError for bit fields, because numpy has no such type.
         """
         kind = self._types[number]
         if kind.kind in NAMES_ONLY:
@@ -94,7 +95,8 @@ class Types:
                     raise LoadError(f"BTF: struct {kind.name}: {name} is a bit field")
             if name:
                 fields.append((name, self.dtype(number), at))
-            else:  # anonymous struct or union: its fields become fields of the outer type
+            # anonymous struct or union: its fields become fields of the type that contains it
+            else:
                 inner = self._fields(self._types[number])
                 fields += [(each, form, at + offset) for each, form, offset in inner]
         return fields
@@ -121,7 +123,7 @@ class Types:
 def _enumeration(kind: _Type) -> np.dtype[Any]:
     """Return the dtype of an enumeration.
 
-    clang 14 sets no sign flag, so the sign is derived from the values.
+    clang 14 does not set the sign flag, so the function looks for negative values.
     """
     negative = kind.kind == ENUM and any(value >> 31 for _, value, _ in kind.members)
     return np.dtype(f"{'i' if kind.is_flagged or negative else 'u'}{kind.size}")

@@ -1,6 +1,6 @@
-"""Chains of XDP programs: the next program of each program (chain.h).
+"""Chains of XDP programs: each program has a next program (chain.h).
 
-The kernel has a list with one element per program. Each change happens between two packets.
+The kernel has a list with one element per program. A change takes effect between two packets.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from ebpf.loader.errors import LoadError
 from ebpf.loader.objects import Program, ProgramObject
 
 NEXT = "next_program"
-# map from object to the number of chain positions that contain one of its programs
+# map from object to a number: how many positions of chains contain programs of the object
 _uses: Counter[ProgramObject] = Counter()
-# map from object to the number of its positions with a following program; while it is not 0, the
-# loader holds a reference to the list, so that the kernel does not empty it
+# map from object to a number: how many of its positions have a following program; if it is not 0,
+# the loader has a reference to the list, so that the kernel does not empty the list
 _kept: dict[ProgramObject, int] = {}
 
 
 def enter(program: Program, following: Program | None) -> None:
-    """Add a program to a chain; `following` is the next program in the chain. Raises LoadError."""
+    """Add a program to a chain. `following` is the next program. Raises LoadError."""
     if program.whole in _kept or (following and _uses[program.whole]):
         raise LoadError(
             f"program {program.name}: attached to several devices and followed by another "
@@ -40,7 +40,9 @@ def leave(program: Program) -> None:
 
 
 def set_next(program: Program, following: Program | None) -> None:
-    """Set the program that gets the passed packets; None means the kernel's network stack.
+    """Set the program that gets the packets that are passed.
+
+    None means the network stack of the kernel.
 
     Raises LoadError.
     """

@@ -1,4 +1,4 @@
-"""Compiles C to BPF with clang; identical sources are compiled only once."""
+"""Compiles C to BPF with clang. Identical sources are compiled only once."""
 
 import hashlib
 import os
@@ -18,8 +18,9 @@ from minip4.native.cache import folder, held
 from telemark.results.provenance import BpfSource, bpf_sources
 
 OLDEST_CLANG = 14
-# Version 3 of the instruction set has atomics that return a value. -g creates BTF, the types of
-# maps. Each program has the kernel's parameter, whether it is used or not.
+# Version 3 of the instruction set has atomic operations that return a value. -g adds BTF, which has
+# the types of maps. Each program has the parameter that the kernel passes, even if it does not use
+# it.
 FLAGS = ("-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror",
          "-Wno-unused-parameter")  # fmt: skip
 HEADERS = f"/usr/include/{platform.machine()}-linux-gnu"  # folder of <asm/types.h> on Debian
@@ -27,8 +28,11 @@ ROOT = INCLUDE_FOLDER.parent.parent
 
 
 def find_source(source: str | Path) -> Path:
-    """Return the path of a program, relative to the working directory or the repository's root."""
-    tried = dict.fromkeys((Path(source).absolute(), ROOT / source))  # both may be the same path
+    """Return the path of a program.
+
+    It is relative to the working directory or the repository's root.
+    """
+    tried = dict.fromkeys((Path(source).absolute(), ROOT / source))  # both paths may be the same
     for path in tried:
         if path.is_file():
             return path
@@ -37,9 +41,9 @@ def find_source(source: str | Path) -> Path:
 
 @contextmanager
 def compile_program(source: Path) -> Iterator[Path]:
-    """Compile a program; the object file exists within the `with` block.
+    """Compile a program. The object file exists until the `with` block ends.
 
-    Headers are searched in ebpf/include and in the folder of the program. Raises LoadError.
+    Headers are found in ebpf/include and in the folder of the program. Raises LoadError.
     """
     compiler, version = clang()
     bpf_sources.add(hash_source(source))
@@ -64,7 +68,7 @@ def compile_program(source: Path) -> Iterator[Path]:
 
 
 def hash_source(source: Path) -> BpfSource:
-    """Return the source of a program, for provenance."""
+    """Return the source of a program, for the provenance of results."""
     digest = hashlib.sha256()
     for path in sorted(_find_headers(source), key=lambda path: (path != source, path.name)):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -72,7 +76,10 @@ def hash_source(source: Path) -> BpfSource:
 
 
 def _find_headers(source: Path) -> set[Path]:
-    """Return a file and the project's headers that it includes, recursively: `#include "NAME"`."""
+    """Return a file and the project's headers that it includes.
+
+    Such an include is `#include "NAME"`. Includes in headers are followed, too.
+    """
     found, todo = set[Path](), [source]
     while todo:
         path = todo.pop()
@@ -92,7 +99,10 @@ def _describe_failure(source: Path, errors: str) -> str:
 
 @cache
 def clang() -> tuple[str, str]:
-    """Return clang's path and version: $CLANG, clang, or the newest clang-N. Raises LoadError."""
+    """Return the path and the version of clang.
+
+    It is $CLANG, clang, or the newest clang-N. Raises LoadError.
+    """
     names = [os.environ.get("CLANG", "clang"), *(f"clang-{n}" for n in range(30, 13, -1))]
     for path in filter(None, map(shutil.which, names)):
         run = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)

@@ -1,11 +1,11 @@
-"""The error class of the loader, and explanations of the kernel's error codes."""
+"""Error class of the loader, and explanations of error codes of the kernel."""
 
 import errno
 import os
 
 from telemark.errors import TestbedError
 
-ENOTSUPP = 524  # internal error code of the kernel, which has no name in user space
+ENOTSUPP = 524  # error code that the kernel uses internally; it has no name in user space
 
 
 class LoadError(TestbedError):

@@ -1,4 +1,7 @@
-"""Runs programs on packets without a sender, by BPF_PROG_TEST_RUN, with or without live frames."""
+"""Runs programs on packets without a sender, by BPF_PROG_TEST_RUN.
+
+Live frames are possible.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +26,18 @@ from ebpf.loader.objects import XDP, Program, load
 
 TABLE = Path(__file__).parent / "table.bpf.c"
 WORD_BYTES, MOST_WORDS = 8, 16  # as in table.bpf.c
-LIVE_FRAMES = 2  # BPF_F_TEST_XDP_LIVE_FRAMES: verdicts take effect
+LIVE_FRAMES = 2  # BPF_F_TEST_XDP_LIVE_FRAMES: the verdicts take effect
 LARGEST_BATCH = 256
-LONGEST_FRAME = 3520  # bytes of a page that are available for the frame
+LONGEST_FRAME = 3520  # number of bytes of a page that a frame may use
 
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of running a program on a packet, or on the last of several packets."""
+    """Result of a program for one packet, or for the last of several packets."""
 
     verdict: int
     frame: bytes
-    ns_per_packet: int  # mean, as measured by the kernel
+    ns_per_packet: int  # mean over the packets, as measured by the kernel
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,14 @@ class Sent:
 
     packets: int
     wall_ns: int
-    cpu_ns: int  # CPU time of this thread, including the kernel
+    cpu_ns: int  # CPU time of this thread, including time in the kernel
 
     @property
     def ns_per_packet(self) -> float:
-        """Return the wall time per packet, which is meaningful only on a dedicated core."""
+        """Return the wall time per packet.
+
+        It is meaningful only if no other process uses the core.
+        """
         return self.wall_ns / self.packets
 
 
@@ -58,10 +64,12 @@ def run(
     *,
     ingress: str | None = None,
 ) -> Tried:
-    """Run a program `repeat` times, with one frame or with many frames sequentially (see run_live).
+    """Run a program `repeat` times.
 
-    The verdict is returned, but has no effect. An XDP program receives packets from the device
-    `ingress`, or from the loopback device. Raises LoadError.
+    All runs have the same frame, or each run has the next one of many frames (see run_live).
+
+    The verdict is returned, but has no effect. An XDP program gets packets from the device
+    `ingress`; by default, from the loopback device. Raises LoadError.
     """
     one, many = _split(frames)
     with _with_table(program, many) as ready:
@@ -79,7 +87,7 @@ def run_live(
     program: Program, frames: bytes | Sequence[bytes], count: int, *, ingress: str,
     batch: int = 64, restored: int = 0,
 ) -> Sent:  # fmt: skip
-    """Inject `count` packets, see live()."""
+    """Inject `count` packets; see live()."""
     with live(program, frames, ingress=ingress, batch=batch, restored=restored) as arrive:
         return arrive(count)
 
@@ -91,16 +99,16 @@ def live(
 ) -> Iterator[Callable[[int], Sent]]:  # fmt: skip
     """Return a function that injects packets at the device `ingress`, for an XDP program.
 
-    The program runs instead of the device's own program, and its verdict takes effect. Passed
-    packets go to the kernel's stack, as packets of that device and its receive queue. The device
-    needs an XDP program, or GRO.
+    The given program runs instead of the device's own program, and its verdict takes effect.
+    Packets that it passes go to the kernel's stack, as packets of this device and of its receive
+    queue. The device needs an XDP program, or GRO.
 
-    With several frames, which must have equal lengths, each packet is the next frame. An additional
-    program before this one writes the bytes that differ, and at least the first `restored` bytes,
-    because the program under test may modify them.
+    If there are several frames, they must have equal lengths, and each packet is the next frame.
+    Another program runs before the given one. It writes the bytes in which the frames differ. It
+    also writes at least the first `restored` bytes, because the given program may modify them.
 
     If the program is not attached, the kernel must register it in each run, which takes about 20
-    ms. To avoid this, the program is attached in the meantime to `held_at`, a device without a
+    ms. To avoid this time, the program is attached to `held_at`, which is a device without a
     program. Raises LoadError.
     """
     one, many = _split(frames)
@@ -126,7 +134,7 @@ def live(
 
 @contextmanager
 def _held(program: Program, device: str) -> Iterator[None]:
-    """Keep a program in the kernel's list of directly called programs (see live())."""
+    """Keep a program in the list of programs that the kernel calls directly (see live())."""
     index = _index(device)
     try:
         link = create_link(program.fd, index, XDP_HOOK, MODES["native"])
@@ -139,7 +147,7 @@ def _held(program: Program, device: str) -> Iterator[None]:
 
 
 def _context(frame: bytes, ingress: str, queue: int = 0) -> bytes:
-    """Return the `struct xdp_md` of a frame that arrives at a device."""
+    """Return the `struct xdp_md` for a frame that arrives at a device."""
     return struct.pack("=6I", 0, len(frame), 0, _index(ingress), queue, 0)
 
 
@@ -157,7 +165,7 @@ def _test_run(program: Program, options: TestRun) -> None:
 
 
 def _split(frames: bytes | Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
-    """Return the first frame, and all frames if there are several."""
+    """Return the first frame. If there are several frames, also return all of them."""
     many = [] if isinstance(frames, bytes) else frames
     one = frames if isinstance(frames, bytes) else next(iter(frames), b"")
     lengths = {len(one), *map(len, many)}
@@ -171,7 +179,10 @@ def _split(frames: bytes | Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
 
 @contextmanager
 def _with_table(program: Program, frames: Sequence[bytes], restored: int = 0) -> Iterator[Program]:
-    """Yield the program; if there are several frames, with a program before it that writes them."""
+    """Yield the program that runs.
+
+    If there are several frames, a program that writes them runs first.
+    """
     if not frames:
         yield program
         return
@@ -192,7 +203,7 @@ def _with_table(program: Program, frames: Sequence[bytes], restored: int = 0) ->
 
 
 def _part(frames: Sequence[bytes], restored: int) -> tuple[int, int]:
-    """Return the range of bytes to write: the index of the first byte, and the number of words."""
+    """Return which bytes to write: the index of the first byte, and the number of words."""
     rows = np.frombuffer(b"".join(frames), np.uint8).reshape(len(frames), -1)
     differing = np.flatnonzero((rows != rows[0]).any(axis=0))
     first = 0 if restored or not len(differing) else int(differing[0])
@@ -208,5 +219,5 @@ def _part(frames: Sequence[bytes], restored: int) -> tuple[int, int]:
 
 
 def _address(data: bytes) -> int:
-    """Return the address of bytes, which the caller must keep alive."""
+    """Return the address of bytes. The caller must keep the bytes alive."""
     return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0

@@ -1,7 +1,7 @@
-"""The hooks of a device where programs are attached: XDP, tc ingress and tc egress.
+"""Hooks of a device, at which programs are attached: XDP, tc ingress and tc egress.
 
-Each hook has an ordered list of programs. BPF links attach the programs, and end with the process.
-Only clsact (kernels before 6.6) has no links.
+Each hook has an ordered list of programs. BPF links attach the programs. A link ends when the
+process ends. Only clsact (kernels before 6.6) has no links.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ MODES = {"native": 4, "generic": 2}  # XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE
 BEFORE_LINK = 1 << 3 | 1 << 13  # BPF_F_BEFORE, BPF_F_LINK
 CLSACT_POINTS = {"ingress": 1, "egress": 2}  # enum bpf_tc_attach_point
 CLSACT_REPLACE = 1  # BPF_TC_F_REPLACE
-# maximum number of programs of the same order, which need different priorities in clsact
+# maximum number of programs with the same order; in clsact, they need different priorities
 EQUAL_ORDERS = 64
 LAST_ORDER = 1022  # priorities of clsact have 16 bits and start at 1
 
 
 @dataclass(eq=False)
 class Place:
-    """A program attached to a hook.
+    """A program that is attached to a hook.
 
-    Programs with a small `order` run first.
+    A program with a smaller `order` runs earlier.
     """
 
     program: Program
     order: int
-    link: int = -1  # file descriptor of the link; for clsact, the handle of the filter
+    link: int = -1  # file descriptor of the link; in clsact, handle of the filter
     priority: int = 0  # used for clsact only
 
 
 class Hook(Protocol):
-    """A hook of a device with its programs."""
+    """A hook of a device, and its programs."""
 
     places: list[Place]
 
@@ -51,7 +51,9 @@ class Hook(Protocol):
         """Add a program. Raises LoadError."""
 
     def replace(self, place: Place, program: Program) -> None:
-        """Replace a program; exactly one of the two programs processes each packet.
+        """Replace a program.
+
+        Each packet is processed by one program, either the old or the new one.
 
         Raises LoadError.
         """
@@ -63,7 +65,7 @@ class Hook(Protocol):
 class Xdp:
     """XDP of a device.
 
-    The kernel runs the first program; each program passes packets to the next.
+    The kernel runs the first program. Each program passes packets to the next program.
     """
 
     def __init__(self, device: str, index: int, mode: str) -> None:
@@ -96,7 +98,7 @@ class Xdp:
         return self.places[at].program if at < len(self.places) else None
 
     def _enter(self, at: int, program: Program, following: Program | None) -> None:
-        """Insert a program in front of the programs that follow it. Raises LoadError."""
+        """Insert a program before the programs that follow it. Raises LoadError."""
         chain.enter(program, following)
         try:
             self._lead(at, program)
@@ -107,13 +109,16 @@ class Xdp:
     def _leave(self, program: Program) -> None:
         """Release a program that gets no more packets.
 
-        Packets that it is processing continue.
+        It still completes the packets that it is processing.
         """
         wait_for_packets()
         chain.leave(program)
 
     def _lead(self, at: int, program: Program | None) -> None:
-        """Redirect packets to the program at index `at`, atomically. Raises LoadError."""
+        """Redirect packets to the program at the index `at`, between two packets.
+
+        Raises LoadError.
+        """
         if at:
             chain.set_next(self.places[at - 1].program, program)
         elif program is None:
@@ -141,7 +146,7 @@ class Xdp:
 
 
 class Tcx:
-    """tc of a device with tcx (since Linux 6.6), where the kernel maintains the order."""
+    """tc of a device with tcx (since Linux 6.6). The kernel keeps the programs in order."""
 
     def __init__(self, device: str, index: int, point: str) -> None:
         self.places: list[Place] = []
@@ -172,9 +177,7 @@ class Tcx:
 
 
 class Clsact:
-    """tc of a device on any kernel, by filters of a qdisc; the filters stay after this process
-    ends.
-    """
+    """tc of a device by filters of a qdisc, on any kernel. Filters stay when this process ends."""
 
     def __init__(self, device: str, index: int, point: str) -> None:
         self.places: list[Place] = []
@@ -188,8 +191,8 @@ class Clsact:
     def add(self, place: Place) -> None:
         """See Hook.
 
-        Filters have different priorities, because the kernel runs filters of the same priority
-        newest first.
+        All filters have different priorities. With equal priorities, the kernel would run the
+        newest filter first.
         """
         first = 1 + place.order * EQUAL_ORDERS
         equal = [each.priority for each in self.places if each.order == place.order]

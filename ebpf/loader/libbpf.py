@@ -1,4 +1,4 @@
-"""ctypes bindings of libbpf: the functions and structures that the loader uses."""
+"""ctypes bindings of libbpf: functions and structures that the loader uses."""
 
 import ctypes
 from collections.abc import Sequence
@@ -11,12 +11,13 @@ from ebpf.loader.errors import LoadError
 from minip4.native.library import Signatures, declare
 
 NAME = "libbpf.so.1"
-DEBUG = 2  # LIBBPF_DEBUG, the level of messages other than warnings
-LONGEST_LOG = 17 << 20  # libbpf asks the verifier for 16 MB; the reason is at the end of the log
+DEBUG = 2  # LIBBPF_DEBUG, the level of messages that are no warnings
+# libbpf asks the verifier for a log of 16 MB, and the reason is at the end of the log
+LONGEST_LOG = 17 << 20
 
 
 class _Options(ctypes.Structure):
-    """Base class of libbpf's option structures, whose first field is their size."""
+    """Base class of libbpf's structures for options. Their first field is their size."""
 
     def __init__(self, *arguments: Any, **fields: Any) -> None:
         super().__init__(*arguments, size=ctypes.sizeof(self), **fields)
@@ -25,7 +26,7 @@ class _Options(ctypes.Structure):
 class TestRun(_Options):
     """struct bpf_test_run_opts."""
 
-    __test__ = False  # otherwise, pytest would treat it as a test class
+    __test__ = False  # pytest would otherwise treat this class as a test class
     _fields_ = [
         ("size", c_size_t),
         ("data_in", handle), ("data_out", handle),
@@ -104,15 +105,16 @@ _FUNCTIONS: Signatures = {
     "bpf_tc_detach": (c_int, [POINTER(TcHook), POINTER(TcOptions)]),
 }  # fmt: skip
 
-# messages of libbpf (on failure, the verifier's log), since the list was cleared
+# messages of libbpf since the list was cleared; after a failure, also the verifier's log
 said: list[str] = []
 
 
 @cache
 def library() -> ctypes.CDLL:
-    """Return libbpf with declared functions.
+    """Return libbpf, whose functions have declared types.
 
-    Its messages are appended to `said`. Raises LoadError."""
+    Messages of libbpf are appended to `said`. Raises LoadError.
+    """
     try:
         loaded = ctypes.CDLL(NAME)
         declare(loaded, loaded, _FUNCTIONS, errno=True)
@@ -136,7 +138,7 @@ def _print(level: int, form: bytes, arguments: int) -> int:
 
 
 def each(following: Any, whole: int) -> Sequence[int]:
-    """Yield all programs or maps of an object; `next_one` returns the next one."""
+    """Yield all programs or all maps of an object. `next_one` returns the one after a given one."""
     listed = []
     at = following(whole, None)
     while at:

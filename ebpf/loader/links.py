@@ -1,4 +1,4 @@
-"""Attaches programs to devices, in order, until close() or until this process ends."""
+"""Attaches programs to devices, in order. They stay until close(), or until this process ends."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from ebpf.loader.objects import TC, XDP, Program
 from telemark.backends.real.isolation import CLONE_NEWNET
 
 OWN = "/proc/thread-self/ns/net"
-# map from (network namespace, device, hook) to the hook in use
+# map from (network namespace, device, hook) to the hook that is in use
 _hooks: dict[tuple[int, int, str], Hook] = {}
 
 
 @contextmanager
 def enter_namespace(namespace: int) -> Iterator[None]:
-    """Enter a network namespace in this thread, given by a file descriptor. Raises LoadError."""
+    """Enter a network namespace in this thread.
+
+    The namespace is given by a file descriptor. Raises LoadError.
+    """
     before = os.open(OWN, os.O_RDONLY)
     try:
         _enter(namespace)
@@ -40,7 +43,7 @@ def _enter(namespace: int) -> None:
 
 
 class Link:
-    """A program attached to a device."""
+    """A program that is attached to a device."""
 
     def __init__(self, key: tuple[int, int, str], place: Place) -> None:
         self._key, self._place = key, place
@@ -52,7 +55,9 @@ class Link:
         return self._place.program
 
     def replace(self, program: Program) -> None:
-        """Replace the attached program; exactly one of the two programs processes each packet.
+        """Replace the program.
+
+        Each packet is processed by one program, either the old or the new one.
 
         Raises LoadError.
         """
@@ -76,10 +81,10 @@ class Link:
 
 
 def attach_xdp(program: Program, device: str, *, mode: str = "native", order: int = 0) -> Link:
-    """Attach to XDP of a device of this network namespace; `mode` is "native" or "generic".
+    """Attach to XDP of a device in this network namespace. `mode` is "native" or "generic".
 
-    Several programs run in ascending `order`. Packets that one program passes (XDP_PASS) go to the
-    next one. Raises LoadError.
+    If there are several programs, they run in ascending `order`. Packets that a program passes
+    (XDP_PASS) go to the next program. Raises LoadError.
     """
     _check_kind(program, XDP)
     if mode not in MODES:
@@ -92,11 +97,11 @@ def attach_xdp(program: Program, device: str, *, mode: str = "native", order: in
 
 
 def attach_tc(program: Program, device: str, point: str = "ingress", *, order: int = 0) -> Link:
-    """Attach to tc of a device of this network namespace; `point` is "ingress" or "egress".
+    """Attach to tc of a device in this network namespace. `point` is "ingress" or "egress".
 
-    Several programs run in ascending `order`. Packets with the verdict TC_ACT_UNSPEC go to the next
-    program. Before Linux 6.6, a program stays attached if this process is killed, until the device
-    is deleted. Raises LoadError.
+    If there are several programs, they run in ascending `order`. Packets with the verdict
+    TC_ACT_UNSPEC go to the next program. Before Linux 6.6, if this process is killed, the program
+    stays attached until the device is deleted. Raises LoadError.
     """
     _check_kind(program, TC)
     if point not in TCX_HOOKS:

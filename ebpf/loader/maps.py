@@ -1,4 +1,4 @@
-"""Maps of a loaded program; values are numpy arrays with the C types."""
+"""Maps of a loaded program. Values are numpy arrays with the types of the C code."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from ebpf.loader.libbpf import MapCreate, library
 ARRAY, PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH, PERCPU_CGROUP_STORAGE = 2, 5, 6, 10, 21
 PER_CPU = (PERCPU_HASH, PERCPU_ARRAY, LRU_PERCPU_HASH, PERCPU_CGROUP_STORAGE)
 ARRAYS = (ARRAY, PERCPU_ARRAY)
-LONGEST_NAME = 15  # length of a name in the kernel
+LONGEST_NAME = 15  # maximum length of a name in the kernel
 MMAPABLE = 1 << 10  # BPF_F_MMAPABLE
 LOCKED = 4  # BPF_F_LOCK
-# error codes of kernels without batch operations for this kind of map
+# error codes of kernels that have no batch operations for this kind of map
 NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)
 
 
 @dataclass(frozen=True)
 class Map:
-    """A map. `key` and `value` are the dtypes of the C types; `value` is the type for one CPU.
+    """A map. `key` and `value` are dtypes of the C types; `value` is the type for one CPU.
 
-    In a per-CPU map, arrays of values have an additional axis for all possible CPUs.
+    If the map is per CPU, arrays of values have one more axis, for all possible CPUs.
     """
 
     name: str
@@ -41,13 +41,14 @@ class Map:
     value: np.dtype[Any]
     max_entries: int
     flags: int
-    inner: Map | None = None  # for a map of maps: a model of the inner maps
+    inner: Map | None = None  # model of the inner maps, if this is a map of maps
 
     def read(self) -> npt.NDArray[Any]:
         """Return the whole content of the map.
 
-        For an array map, this is an array of values of shape (max_entries,) or (max_entries, CPUs).
-        For other maps, it is an array of records with "key" and "value", in no particular order.
+        For an array map, the result is an array of values with shape (max_entries,) or
+        (max_entries, CPUs). For other maps, it is an array of records with "key" and "value". Their
+        order is arbitrary.
         """
         entries = self._read()
         if self.kind not in ARRAYS:
@@ -56,9 +57,11 @@ class Map:
         return values
 
     def write(self, values: npt.ArrayLike) -> None:
-        """Write the result of read(): all values of an array, or the given entries of another map.
+        """Write what read() returns.
 
-        Raises LoadError if they do not fit.
+        For an array, these are all values. For another map, these are the entries to be written.
+
+        Raises LoadError if the entries do not fit.
         """
         values = np.asarray(values)
         entries = np.zeros(len(values), self._entry)
@@ -73,15 +76,18 @@ class Map:
         self._write(entries)
 
     def __getitem__(self, key: Any) -> Any:
-        """Return the value of a key: a number, a record, or an array. Raises KeyError."""
+        """Return the value for a key: a number, a record or an array. Raises KeyError."""
         return self._looked_up(key, 0)
 
     def locked(self, key: Any) -> Any:
-        """Return a value with a `struct bpf_spin_lock`, read while the lock is free."""
+        """Return a value that contains a `struct bpf_spin_lock`.
+
+        It is read while no program has the lock.
+        """
         return self._looked_up(key, LOCKED)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Set the value of a key. Raises LoadError if the map is full."""
+        """Set the value for a key. Raises LoadError if the map is full."""
         stored = np.zeros(1, self._stored)
         stored["_"]["_"][0] = value
         packed = self._packed(key)
@@ -90,7 +96,8 @@ class Map:
 
     def __delitem__(self, key: Any) -> None:
         """Delete a key. Raises KeyError."""
-        packed = self._packed(key)  # the variable keeps the memory alive until the call returns
+        # the variable keeps the memory of the key alive until the call returns
+        packed = self._packed(key)
         if library().bpf_map_delete_elem(self.fd, packed.ctypes.data) < 0:
             number = ctypes.get_errno()
             if number == errno.ENOENT:
@@ -98,15 +105,15 @@ class Map:
             self._fail(number)
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """Yield the keys that existed when the iteration started, with their values."""
+        """Yield the keys that existed when the iteration started, and their values."""
         entries = self._read()
         yield from zip(entries["key"], entries["value"], strict=True)
 
     def put_new(self, key: Any, values: npt.ArrayLike | None = None) -> Map:
-        """Store a new map with these values (see write()) at a key of a map of maps.
+        """Store a new map with these values (see write()) under a key of a map of maps.
 
-        When this method returns, no running program uses the previous map. The caller must close
-        the `fd` of the new map. Raises LoadError.
+        When this returns, no running program uses the previous map. The caller must close the `fd`
+        of the new map. Raises LoadError.
         """
         if self.inner is None:
             raise LoadError(f"map {self.name} is not a map of maps of its C code")
@@ -130,7 +137,8 @@ class Map:
     def mapped(self) -> npt.NDArray[Any]:
         """Return the memory of an array with BPF_F_MMAPABLE, or of global variables.
 
-        The array has shape (max_entries,). Programs see writes immediately, and vice versa.
+        The array has shape (max_entries,). Programs see writes to it immediately, and the array
+        shows writes of programs immediately.
         """
         if not self.flags & MMAPABLE:
             raise LoadError(
@@ -154,14 +162,14 @@ class Map:
 
     @property
     def _stored(self) -> np.dtype[Any]:
-        """Return an entry in the kernel's format.
+        """Return an entry in the format of the kernel.
 
-        Values per CPU are padded to multiples of 8 bytes.
+        Values per CPU are padded to a multiple of 8 bytes.
         """
         return self._wrapped(_rounded(self.value.itemsize, 8) if self._cpus else 0)
 
     def _wrapped(self, size: int) -> np.dtype[Any]:
-        """Return a value of at most `size` bytes as a field of any shape."""
+        """Return a value of at most `size` bytes as a field. The field may have any shape."""
         size = max(size, self.value.itemsize)
         form: Any = {"names": ["_"], "formats": [self.value], "offsets": [0], "itemsize": size}
         return np.dtype([("_", np.dtype(form), self._cpus)])
@@ -184,7 +192,7 @@ class Map:
         return found["_"]["_"][0]
 
     def _read(self) -> npt.NDArray[Any]:
-        # a hash map may have one additional entry per CPU
+        # a hash map may contain one more entry per CPU
         room = self.max_entries + (os.cpu_count() or 1)
         keys, values = np.zeros(room, [("_", self.key)]), np.zeros(room, self._stored)
         here = ctypes.create_string_buffer(max(self.key.itemsize, 8))

@@ -1,4 +1,4 @@
-"""Objects: the programs and maps of one C file, loaded into the kernel."""
+"""Objects: the programs and maps of one C file, after they are loaded into the kernel."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ READ_ONLY = ".rodata"
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A program loaded in the kernel."""
+    """A program in the kernel."""
 
     name: str
     fd: int
     kind: int
-    whole: ProgramObject  # the object with which it was loaded
+    whole: ProgramObject  # object that the program belongs to
 
 
 class ProgramObject:
     """The programs and maps of a loaded object file.
 
-    This is the result of load(). `programs` and `maps` have names as keys; close() releases them.
-    Global variables are maps, too: ".bss" and ".data", with one record each.
+    load() returns it. The keys of `programs` and `maps` are names. close() releases programs and
+    maps. Global variables are maps, too: ".bss" and ".data", which have one record each.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ProgramObject:
     def close(self) -> None:
         """Release programs and maps.
 
-        Attached programs stay, because the kernel's links have references to them.
+        Attached programs stay, because links in the kernel have references to them.
         """
         if self._handle:
             library().bpf_object__close(self._handle)
@@ -92,7 +92,7 @@ class ProgramObject:
             _set(record, name, value, self.source)
 
     def _initial(self, at: int) -> np.void:
-        """Return libbpf's record of constants, which can be changed before loading."""
+        """Return libbpf's record of constants. It can be changed until the object is loaded."""
         size = ctypes.c_size_t()
         start = library().bpf_map__initial_value(at, ctypes.byref(size))
         kind = self._types.dtype(library().bpf_map__btf_value_type_id(at))
@@ -110,7 +110,7 @@ class ProgramObject:
 
     def _load(self) -> None:
         said.clear()
-        with uninterrupted():  # an exception raised in a callback of libbpf would be lost
+        with uninterrupted():  # an exception in a callback of libbpf would be lost
             status = library().bpf_object__load(self._handle)
         if status < 0:
             why = verifier.find_reason("".join(said), os.uname().release) or explain_errno(-status)
@@ -125,7 +125,10 @@ class ProgramObject:
         ]  # fmt: skip
 
     def _inner_maps(self) -> dict[str, Map]:
-        """Return the inner types of maps of maps, which libbpf forgets after loading."""
+        """Return the types of the inner maps of maps of maps.
+
+        libbpf forgets them when the object is loaded.
+        """
         inner_of = library().bpf_map__inner_map
         there = {name: inner_of(at) for name, at in _find_maps(self._handle).items()}
         return {name: self._map(name, at) for name, at in there.items() if at}
@@ -138,7 +141,7 @@ class ProgramObject:
                    lib.bpf_map__max_entries(at), lib.bpf_map__map_flags(at), inner)  # fmt: skip
 
     def _dtype(self, number: int, size: int) -> np.dtype[Any]:
-        """Return the dtype of a type by number; 0: the C code states only the size."""
+        """Return the dtype of the type with a number. With 0, the C code gives only the size."""
         if number:
             return self._types.dtype(number)
         return np.dtype({4: "u4", 8: "u8"}.get(size, f"V{size}"))
@@ -149,17 +152,17 @@ def load(
     constants: Mapping[str, Any] | None = None,
     sizes: Mapping[str, int] | None = None,
 ) -> ProgramObject:
-    """Compile a C file and load all its programs and maps.
+    """Compile a C file, and load all its programs and maps.
 
     `source` is a path relative to the working directory or the repository's root. `constants` are
-    values of its `const volatile` globals, `sizes` the max_entries of maps by name. Raises
+    values of the file's `const volatile` globals. `sizes` maps names of maps to max_entries. Raises
     LoadError.
     """
     return ProgramObject(find_source(source), constants or {}, sizes or {})
 
 
 def _open_object(path: Path, source: Path) -> int:
-    """Return libbpf's handle of an object file that is open, but not loaded."""
+    """Return libbpf's handle of an object file, which is open, but not yet loaded."""
     said.clear()
     with uninterrupted():
         handle: int | None = library().bpf_object__open_file(str(path).encode(), None)
@@ -170,7 +173,10 @@ def _open_object(path: Path, source: Path) -> int:
 
 
 def _find_maps(handle: int) -> dict[str, int]:
-    """Return libbpf's handles of maps by name; global variables without the file name."""
+    """Return libbpf's handles of maps by name.
+
+    The names of global variables do not contain the file name.
+    """
     lib = library()
     named = {lib.bpf_map__name(at).decode(): at for at in each(lib.bpf_object__next_map, handle)}
     return {name[max(name.find("."), 0) :]: at for name, at in named.items()}

@@ -1,4 +1,4 @@
-"""Ring buffers, which transfer records from programs to user space."""
+"""Ring buffers. Programs use them to send records to user space."""
 
 import ctypes
 from collections.abc import Callable
@@ -10,28 +10,30 @@ from telemark.backends.real.isolation import uninterrupted
 
 
 class Ring:
-    """A map of type RINGBUF; `take` is called with each record, in the order of reservation.
+    """A map of type RINGBUF. `take` is called with each record, in the order of reservation.
 
-    If `take` raises an exception, poll() and drain() raise it after they have processed all
-    records. Raises LoadError.
+    If `take` raises an exception, poll() and drain() first process all records, and then raise it.
+    Raises LoadError.
     """
 
     def __init__(self, buffer: Map, take: Callable[[bytes], None]) -> None:
         self._take = take
         self._error: BaseException | None = None
-        self._callback = SAMPLE(self._taken)  # the C code has its address, so it must stay alive
+        # the C code has the address of this object, so the object must stay alive
+        self._callback = SAMPLE(self._taken)
         self._handle = library().ring_buffer__new(buffer.fd, self._callback, None, None)
         if not self._handle:
             raise LoadError(f"map {buffer.name}: {explain_errno(ctypes.get_errno())}")
 
     def poll(self, timeout_ms: int) -> None:
-        """Process the waiting records, and records that arrive within the given time."""
-        with uninterrupted():  # an exception raised before _taken() can catch it would be lost
+        """Process the records that are waiting, and those that arrive within the given time."""
+        # an exception that is raised before _taken() can catch it would be lost
+        with uninterrupted():
             library().ring_buffer__poll(self._handle, timeout_ms)
         self._raise()
 
     def drain(self) -> None:
-        """Process the waiting records."""
+        """Process the records that are waiting."""
         with uninterrupted():
             library().ring_buffer__consume(self._handle)
         self._raise()

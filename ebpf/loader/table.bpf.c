@@ -1,17 +1,17 @@
-/* Writes the next frame of a table to each packet, because BPF_PROG_TEST_RUN always uses the same
- * packet.
+/* Writes the next frame of a table to each packet. BPF_PROG_TEST_RUN itself uses the same packet in
+ * all runs.
  *
- * This program runs before the program under test. It writes only the bytes that differ between
- * frames, and bytes that the program under test may have changed, because the kernel does not
- * restore them. */
+ * This program runs before the program under test. It writes only two kinds of bytes: bytes that
+ * differ between frames, and bytes that the program under test may have changed. The kernel does
+ * not restore the latter. */
 #include "chain.h"
 
 
 enum { MOST_WORDS = 16 };
 
 const volatile __u32 count;      /* number of frames */
-const volatile __u32 first_byte; /* first byte of the part that is written */
-const volatile __u32 words;      /* number of 8-byte words of that part */
+const volatile __u32 first_byte; /* index of the first byte that is written */
+const volatile __u32 words;      /* number of 8-byte words that are written */
 
 struct part {
     __u64 words[MOST_WORDS];
@@ -25,7 +25,7 @@ struct {
     __type(value, struct part);
 } parts SEC(".maps");
 
-__u32 next; /* only one CPU runs this copy of the program */
+__u32 next; /* not atomic, because only one CPU runs this copy of the program */
 
 SEC("xdp")
 int table(struct xdp_md *packet)

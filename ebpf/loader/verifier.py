@@ -1,8 +1,8 @@
-"""Shortens the verifier's log to the reason and the line of C code."""
+"""Shortens the log of the verifier to the reason, and the line of C code."""
 
 import re
 
-# Matches "12: (71) r0 = *(u8 *)(r1 +100)", with or without the state of registers after it.
+# Matches "12: (71) r0 = *(u8 *)(r1 +100)". The state of registers may follow.
 _INSTRUCTION = re.compile(r"\d+: ?(\([0-9a-f]{2}\)|R\d|$)")
 _SOURCE = re.compile(r"; (?P<text>.*?)(?: @ (?P<place>\S+:\d+))?$")
 _OTHER = re.compile(
@@ -15,7 +15,7 @@ _FUNCTION = re.compile(r"(unknown func|invalid func|helper call is not allowed)"
 
 
 def find_reason(said: str, release: str) -> str | None:
-    """Return the reason for rejection of an object from libbpf's messages; None if unknown."""
+    """Return from libbpf's messages why an object was rejected; None if the reason is unknown."""
     if failed := re.search(r"libbpf: map '(\S+)': failed to create: ?(.*?)\(-?\d+\)", said):
         return f"map {failed[1]} cannot be made: {failed[2]}"
     log = re.search(r"-- BEGIN PROG LOAD LOG --\n(.*?)-- END PROG LOAD LOG --", said, re.DOTALL)
@@ -27,7 +27,7 @@ def find_reason(said: str, release: str) -> str | None:
 
 
 def shorten_log(log: str) -> str:
-    """Return the last reason in a log, and the line of C code to which it refers."""
+    """Return the last reason in a log, and the line of C code for this reason."""
     source = place = ""
     why: list[str] = []
     for line in log.splitlines():

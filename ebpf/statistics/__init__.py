@@ -1,3 +1,4 @@
-"""Streaming statistics of packets: eBPF computes them in one pass, and readers merge them per
-window.
+"""Streaming statistics of packets.
+
+eBPF programs compute them in one pass, and readers merge them per window.
 """

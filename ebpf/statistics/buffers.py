@@ -1,4 +1,4 @@
-"""Double buffers of eBPF programs (include/windows.h), which are read and cleared without loss."""
+"""Double buffers of eBPF programs (include/windows.h). They are read and cleared without loss."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,16 +13,16 @@ POSSIBLE = Path("/sys/devices/system/cpu/possible")
 
 
 class Buffers:
-    """All maps with two buffers per CPU.
+    """All maps that have two buffers per CPU.
 
-    `maps`: from map name to array of shape (CPUs, 2, entries). `states[i]`: the state of the random
-    generator of CPU i.
+    `maps` is a map from name to an array of shape (CPUs, 2, entries). `states[i]` is the state of
+    the random generator of CPU i.
     """
 
     def __init__(self, loaded: ProgramObject, names: Mapping[str, int], seed: int) -> None:
         """Map the buffers.
 
-        `names` contains the maps with buffers, and "rng_states", which is initialized with `seed`.
+        `names` contains the maps with buffers, and "rng_states". `seed` initializes the latter.
         """
         processors = possible_processors()
         self.maps: dict[str, NDArray[Any]] = {
@@ -37,15 +37,18 @@ class Buffers:
         self._grace = loaded.maps["grace"]
 
     def flip(self) -> dict[str, NDArray[Any]]:
-        """Return and clear the data since the last call, as arrays of shape (CPUs, entries).
+        """Return the data since the last call, and clear them.
 
-        Each packet since then is included exactly once. This takes one grace period of the kernel,
-        which is a few milliseconds.
+        They are arrays of shape (CPUs, entries).
+
+        The data include each packet since the last call exactly once. A call takes one grace period
+        of the kernel, which is a few milliseconds.
         """
         number = self._active.mapped()
         old = int(number[0])
         number[0] = 1 - old
-        self._grace[0] = self._active.fd  # returns when no running program has read the old number
+        # this returns when no running program has read the old number
+        self._grace[0] = self._active.fd
         kept = {name: each[:, old].copy() for name, each in self.maps.items()}
         for each in self.maps.values():
             each[:, old] = np.zeros((), each.dtype)
@@ -53,5 +56,5 @@ class Buffers:
 
 
 def possible_processors() -> int:
-    """Return the largest possible CPU number on this machine, plus one."""
+    """Return the largest possible number of a CPU on this machine, plus one."""
     return int(POSSIBLE.read_text().replace("-", ",").split(",")[-1]) + 1

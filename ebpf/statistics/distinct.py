@@ -1,12 +1,12 @@
-"""Number of distinct flows by HyperLogLog.
+"""Number of distinct flows, estimated by HyperLogLog.
 
 Flajolet, Fusy, Gandouet, Meunier, AofA 2007.
 
-With m registers the standard error is 1.04 / sqrt(m). The estimator is Ertl's ("New cardinality
-estimation algorithms for HyperLogLog sketches", 2017, section 4). The original estimator is biased
-near the point where it switches from the number of empty registers to the harmonic mean; Ertl's
-estimator is not. The distribution of a register is known exactly: after n distinct flows, it is at
-most k with probability (1 - 2^-k / m)^n.
+With m registers, the standard error is 1.04 / sqrt(m). The estimator is Ertl's ("New cardinality
+estimation algorithms for HyperLogLog sketches", 2017, section 4). The original estimator switches
+from the number of empty registers to the harmonic mean; near this point, it is biased. Ertl's
+estimator is not biased there. The distribution of a register is known exactly: after n distinct
+flows, the register is at most k with probability (1 - 2^-k / m)^n.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from numpy.typing import NDArray
 
 PRECISION = 12  # sets.h
 REGISTERS = 1 << PRECISION
-RANKS = 64 - PRECISION  # RANKS + 1 means that the rest of the hash has no bit set
+RANKS = 64 - PRECISION  # RANKS + 1 means that no bit in the rest of the hash is set
 STANDARD_ERROR = 1.04 / math.sqrt(REGISTERS)
 _LIMIT = 1 / (2 * math.log(2))  # Ertl's alpha for many registers
 
 
 @dataclass(frozen=True)
 class Registers:
-    """The largest rank of the hashes per register, of shape (REGISTERS,); 0 means no flow."""
+    """Largest rank of the hashes in each register, shape (REGISTERS,); 0 means no flow."""
 
     ranks: NDArray[np.uint8]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Registers:
-        """Merge the registers of all CPUs, an array of `struct registers`, one per CPU."""
+        """Merge the registers of all CPUs.
+
+        The argument is an array of `struct registers`, one per CPU.
+        """
         return cls(records["ranks"].max(axis=0))
 
     def __add__(self, other: Registers) -> Registers:
@@ -43,7 +46,7 @@ class Registers:
     def estimate(self) -> float:
         """Return the estimated number of distinct flows."""
         counts = np.bincount(self.ranks, minlength=RANKS + 2) / REGISTERS
-        whole = 0.0  # Ertl's term for registers at their limit is negligible below 2^60 flows
+        whole = 0.0  # below 2^60 flows, Ertl's term for registers at their limit is negligible
         for count in counts[RANKS:0:-1]:
             whole = (whole + count) / 2
         whole += _sigma(counts[0])

@@ -1,6 +1,6 @@
-"""Exact statistics of all packets with unlimited memory, as a reference for the estimates.
+"""Exact statistics of all packets, with unlimited memory. They are the reference for estimates.
 
-Flows are numbers, one per packet; values are numbers, such as lengths.
+Each packet has a number for its flow. Values are numbers, e.g. lengths.
 """
 
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def counts(flows: ArrayLike) -> NDArray[np.int64]:
-    """Return the packet count of each distinct flow, ordered by flow number."""
+    """Return the packet count of each distinct flow, in the order of flow numbers."""
     return np.unique(np.asarray(flows), return_counts=True)[1].astype(np.int64)
 
 
 def top(flows: ArrayLike, number: int) -> list[tuple[int, int]]:
-    """Return the flows with most packets, and their counts.
+    """Return the flows with the most packets, and their packet counts.
 
     Flows with equal counts are ordered by number.
     """
@@ -30,7 +30,7 @@ def variance(values: Sequence[int]) -> float:
 
 
 def quantile(values: ArrayLike, part: float) -> int:
-    """Return the smallest v such that at least a fraction `part` of the values is at most v."""
+    """Return the smallest v for which at least a fraction `part` of the values is at most v."""
     ordered = np.sort(np.asarray(values))
     return int(ordered[max(int(np.ceil(part * len(ordered))), 1) - 1])
 
@@ -47,5 +47,5 @@ def similarity(flows: ArrayLike, others: ArrayLike) -> float:
 
 
 def moment(flows: ArrayLike, power: int) -> int:
-    """Return the frequency moment F_power, the sum of the flows' packet counts to this power."""
+    """Return the frequency moment F_power: the sum over flows of the packet count to this power."""
     return sum(int(each) ** power for each in counts(flows))

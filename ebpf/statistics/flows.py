@@ -1,4 +1,4 @@
-"""Flows: 40-byte keys (`struct key` of include/key.h) and their packet counts."""
+"""Flows: keys of 40 bytes (`struct key` of include/key.h), and their packet counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEY = np.dtype([
 
 
 class Fields(IntFlag):
-    """The fields of a packet that its key contains; all others are 0."""
+    """Fields of a packet that its key contains. All other fields of the key are 0."""
 
     SOURCE = 1
     DESTINATION = 2
@@ -54,12 +54,15 @@ class Flows:
         return len(self.counts)
 
     def top(self, number: int) -> Flows:
-        """Return the flows with most packets, in descending order; ties are ordered by key."""
+        """Return the flows with the most packets, in descending order.
+
+        Flows with equal counts are ordered by key.
+        """
         order = np.lexsort((*self.keys.T, -self.counts))[:number]
         return Flows(self.keys[order], self.counts[order])
 
     def as_dict(self) -> dict[bytes, int]:
-        """Return the counts by key, where keys are bytes."""
+        """Return a map from key (bytes) to packet count."""
         return dict(zip(map(bytes, pack_keys(self.keys)), self.counts.tolist(), strict=True))
 
 
@@ -74,6 +77,6 @@ def unpack_keys(keys: NDArray[np.uint64]) -> NDArray[Any]:
 
 
 def format_address(packed_address: bytes) -> str:
-    """Format a 16-byte address; mapped IPv4 addresses are in dotted decimal."""
+    """Format an address of 16 bytes. A mapped IPv4 address is shown in dotted decimal."""
     address = IPv6Address(packed_address)
     return str(address.ipv4_mapped or address)

@@ -1,21 +1,21 @@
-"""FREQUENT: the frequent flows of a sliding window.
+"""FREQUENT: the frequent flows in a sliding window.
 
 Golab et al., IMC 2003, section 3.
 
 A window consists of basic windows. In each basic window, the kernel counts every flow, and user
-space stores a summary of the flows with most packets. In that basic window, a flow outside the
-summary had at most as many packets as the smallest flow in the summary. delta is the sum of these
-bounds over the window. So for a flow with f packets in the window, of which `reported` are in
-summaries,
+space stores a summary: the flows with the most packets. In this basic window, a flow that is not in
+the summary has at most as many packets as the smallest flow in the summary. delta is the sum of
+these bounds over the window. Consider a flow with f packets in the window, of which `reported` are
+in summaries. Then
 
 f - delta <= reported <= f,
 
 a reported flow (above delta) has more than delta packets, and every flow with more than 2 delta
 packets is reported.
 
-Two details differ from the paper. If a summary lists all flows, the bound for other flows is 0. If
-the kernel's table was full, the number of packets of uncounted flows is added to the bound, so the
-guarantees hold for any table size.
+Two details differ from the paper. First, if a summary contains all flows, the bound for other flows
+is 0. Second, if the table in the kernel was full, the number of packets of uncounted flows is added
+to the bound. So the guarantees apply to any table size.
 """
 
 from collections import Counter, deque
@@ -28,7 +28,7 @@ from ebpf.statistics.flows import Flows
 class Summary:
     """The largest flows of a basic window.
 
-    `bound` is the maximum number of packets of any other flow.
+    No other flow has more than `bound` packets.
     """
 
     counts: dict[bytes, int]
@@ -36,7 +36,7 @@ class Summary:
 
 
 class Frequent:
-    """The summaries of the last `windows` basic windows, with `listed` flows each."""
+    """Summaries of the last `windows` basic windows. Each contains `listed` flows."""
 
     def __init__(self, listed: int, windows: int) -> None:
         self._listed = listed
@@ -48,7 +48,7 @@ class Frequent:
     def add(self, flows: Flows, uncounted: int = 0) -> None:
         """Add a basic window.
 
-        `uncounted` is the number of packets of flows that did not fit in the kernel's table.
+        `uncounted` is the number of packets of the flows for which the kernel's table had no room.
         """
         top = flows.top(self._listed)
         least = int(top.counts[-1]) if len(flows) > len(top) else 0
@@ -64,18 +64,24 @@ class Frequent:
     def _drop(self, summary: Summary) -> None:
         self.delta -= summary.bound
         self._counts.subtract(summary.counts)
-        self._counts = +self._counts  # removes flows with a count of 0
+        self._counts = +self._counts  # removes flows whose count is 0
 
     def reported(self) -> dict[bytes, int]:
-        """Return the flows (keys as bytes) with more than delta packets, with lower bounds."""
+        """Return the flows with more than delta packets, with lower bounds of their counts.
+
+        Flows are keys as bytes.
+        """
         return {flow: count for flow, count in self._counts.items() if count > self.delta}
 
     def at_most(self, flow: bytes) -> int:
-        """Return an upper bound of a flow's packet count; the bound is tighter for listed flows."""
+        """Return an upper bound of the packet count of a flow.
+
+        The bound is tighter if summaries contain the flow.
+        """
         missing = (each.bound for each in self._summaries if flow not in each.counts)
         return self._counts[flow] + sum(missing)
 
     @property
     def pairs(self) -> int:
-        """Return the number of stored counts, in summaries and for the whole window."""
+        """Return how many counts are stored: those in summaries, and those for the whole window."""
         return sum(len(each.counts) for each in self._summaries) + len(self._counts)

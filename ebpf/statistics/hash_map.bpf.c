@@ -1,6 +1,7 @@
-// Counts each flow in a hash map of the kernel: the baseline for the CPU time of the statistics.
+// Counts each flow in a hash map of the kernel. This is the baseline for the CPU time of the
+// statistics.
 //
-// Each entry of the map has a key and one counter per CPU. If the map is full, new flows are not
+// Each entry of the map has a key, and one counter per CPU. If the map is full, new flows are not
 // counted.
 #include "chain.h"
 #include "key.h"
@@ -9,7 +10,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-    __uint(max_entries, 1); // set by the loader
+    __uint(max_entries, 1); // the loader sets it
     __type(key, struct key);
     __type(value, __u64);
 } flows SEC(".maps");

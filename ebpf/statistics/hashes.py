@@ -5,15 +5,15 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 
-FACTORS = 5  # one factor per word of a key
+FACTORS = 5  # number of factors: one per word of a key
 _FOLD, _SHIFT = np.uint64(29), np.uint64(33)
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 
 
 def draw_factors(seed: int) -> Words:
-    """Draw the five factors of a multilinear hash.
+    """Draw the five factors for a multilinear hash.
 
-    They are odd, so that all bits of each word matter.
+    The factors are odd, so that all bits of each word have an effect.
     """
     rng = np.random.default_rng([seed, FACTORS])
     drawn: Words = rng.integers(1 << 63, size=FACTORS, dtype=np.uint64)
@@ -21,13 +21,16 @@ def draw_factors(seed: int) -> Words:
 
 
 def mix(words: Words) -> Words:
-    """Apply the 64-bit finaliser of MurmurHash3, a permutation of all words."""
+    """Apply the finaliser of 64-bit MurmurHash3. It is a permutation of all words."""
     words = (words ^ words >> _SHIFT) * _FIRST
     words = (words ^ words >> _SHIFT) * _SECOND
     return words ^ words >> _SHIFT
 
 
 def hash_keys(keys: Words, by: Words) -> Words:
-    """Return the hashes of n keys, an array of shape (n, 5), with five factors."""
+    """Return the hashes of n keys.
+
+    `keys` has shape (n, 5), and there are five factors.
+    """
     summed: Words = ((keys ^ keys >> _FOLD) * by).sum(axis=1, dtype=np.uint64)
     return mix(summed)

@@ -1,6 +1,6 @@
 // Offers a stream of packets to another XDP program. Each run writes the next row to the frame
-// (Ethernet, IPv4, UDP or TCP), and continues with that program by a tail call. So one call of
-// BPF_PROG_TEST_RUN processes a whole stream, and the program under test is the same as on devices.
+// (Ethernet, IPv4, UDP or TCP), and then jumps to the other program by a tail call. So one call of
+// BPF_PROG_TEST_RUN processes a whole stream, and the other program is the same as on devices.
 #include <linux/if_ether.h>
 #include <linux/ip.h>
 #include <linux/tcp.h>
@@ -20,13 +20,13 @@ struct row {
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(max_entries, 1); // set to the number of rows of the stream
+    __uint(max_entries, 1); // the loader sets the number of rows of the stream
     __type(key, __u32);
     __type(value, struct row);
 } rows SEC(".maps");
 
 const volatile __u32 count = 1; // rows
-__u32 next; // next row; only one CPU at a time runs this program
+__u32 next; // next row; not atomic, because only one CPU at a time runs this program
 
 SEC("xdp")
 int offer(struct xdp_md *ctx)
@@ -41,7 +41,7 @@ int offer(struct xdp_md *ctx)
         return XDP_ABORTED;
     struct ethhdr *ethernet = (void *)(long)ctx->data;
     struct iphdr *ip = (void *)(ethernet + 1);
-    struct tcphdr *tcp = (void *)(ip + 1); // its ports are at the same offset as those of UDP
+    struct tcphdr *tcp = (void *)(ip + 1); // ports are at the same offset in UDP and TCP
     if ((void *)tcp + 14 > (void *)(long)ctx->data_end)
         return XDP_ABORTED;
     ethernet->h_proto = bpf_htons(ETH_P_IP);
@@ -63,7 +63,8 @@ int offer(struct xdp_md *ctx)
     return XDP_ABORTED;
 }
 
-// Empty program: its CPU time is that of the stream itself, the baseline for programs under test.
+// Empty program. Its CPU time is that of the stream itself, which is the baseline for programs
+// under test.
 SEC("xdp")
 int empty(struct xdp_md *ctx __attribute__((unused)))
 {

@@ -1,4 +1,4 @@
-"""Sends streams of packets through a program by BPF_PROG_TEST_RUN, many packets per call."""
+"""Sends streams of packets through a program by BPF_PROG_TEST_RUN, with many packets per call."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ ROW = np.dtype([
     ("source", ">u4"), ("destination", ">u4"), ("source_port", ">u2"),
     ("destination_port", ">u2"), ("length", "u2"), ("protocol", "u1"), ("flags", "u1"),
 ])  # fmt: skip
-MIN_BYTES, MAX_BYTES = 60, 3400  # length of a frame: minimum for Ethernet, and space in a page
+# length of a frame: the minimum of Ethernet, and the space in a page
+MIN_BYTES, MAX_BYTES = 60, 3400
 UDP, TCP = 17, 6
 XDP_PASS = 2
 
 
 def make_keys(rows: NDArray[Any]) -> Words:
-    """Return the keys of the packets in rows, of shape (n, 5), with all fields."""
+    """Return the keys of the packets in rows, with all fields; shape (n, 5)."""
     keys = np.zeros(len(rows), KEY)
     for side in ("source", "destination"):
         mapped = np.zeros((len(rows), 16), np.uint8)
@@ -40,7 +41,7 @@ def make_keys(rows: NDArray[Any]) -> Words:
 
 
 class Offer:
-    """A stream of packets (an array of ROW records) that is repeatedly offered to programs."""
+    """A stream of packets (an array of ROW records). It can be offered to programs repeatedly."""
 
     def __init__(self, loaded: ProgramObject, rows: NDArray[Any]) -> None:
         self._loaded = loaded
@@ -49,9 +50,11 @@ class Offer:
         mapped[:] = rows.astype(mapped.dtype)
 
     def through(self, program: Program | None, packets: int, start: int = 0) -> float:
-        """Offer packets to an XDP program, from row `start` on; return ns of CPU time per packet.
+        """Offer packets to an XDP program, from row `start` on.
 
-        None means an empty program. Raises LoadError.
+        Return the CPU time per packet in ns.
+
+        None means the empty program. Raises LoadError.
         """
         self._loaded.maps[".bss"].mapped()["next"] = start
         self._loaded.maps["next_program"][0] = (program or self._loaded.programs["empty"]).fd
@@ -67,7 +70,7 @@ class Offer:
 
 @contextmanager
 def pin_to_core(core: int | None = None) -> Iterator[None]:
-    """Run this thread, and threads that it starts, on one core (default: the last core)."""
+    """Run this thread, and threads that it starts, on one core. The default is the last core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before) if core is None else core})
     try:
@@ -78,6 +81,6 @@ def pin_to_core(core: int | None = None) -> Iterator[None]:
 
 @contextmanager
 def load_stream(rows: NDArray[Any]) -> Iterator[Offer]:
-    """Load rows of ROW with lengths from MIN_BYTES to MAX_BYTES. Raises LoadError."""
+    """Load rows of ROW, whose lengths are from MIN_BYTES to MAX_BYTES. Raises LoadError."""
     with load(SOURCE, {"count": len(rows)}, {"rows": len(rows)}) as loaded:
         yield Offer(loaded, rows)

@@ -1,4 +1,4 @@
-"""The statistics program: loads the selected statistics and reads them per window."""
+"""Statistics program: loads the selected statistics, and reads them per window."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEAVY_BYTES = 64 << 10
 
 
 class Kept(IntFlag):
-    """The statistics other than totals, numbered as in statistics.bpf.c."""
+    """Statistics other than totals. The numbers are those in statistics.bpf.c."""
 
     COUNTERS = 1
     HEAVY_KEEPER = 2
@@ -42,16 +42,20 @@ class Kept(IntFlag):
 
 @dataclass(frozen=True)
 class Setting:
-    """Selected statistics, definition of a flow, and memory per buffer (two buffers per CPU)."""
+    """Selected statistics, definition of a flow, and memory per buffer. A CPU has two buffers."""
 
     kept: Kept
     fields: Fields = Fields.ALL
-    groups: int = 4096  # groups of eight exact counters, 448 bytes each; a power of two
+    # number of groups; a power of two. A group has eight exact counters and 448 bytes
+    groups: int = 4096
     columns: int = heavykeeper.columns_in(HEAVY_BYTES)
     seed: int = 0
 
     def sizes(self, processors: int) -> dict[str, int]:
-        """Return the number of entries of each map; an unused map has one entry per buffer."""
+        """Return the number of entries of each map.
+
+        A map that is not used has one entry per buffer.
+        """
         groups = self.groups if self.kept & Kept.COUNTERS else 1
         buckets = heavykeeper.ROWS * self.columns if self.kept & Kept.HEAVY_KEEPER else 1
         maps = dict.fromkeys(("totals", "lengths", "sample", "ranks", "leasts", "sketches"), 1)
@@ -69,10 +73,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Window:
-    """Statistics of the packets of a window on all CPUs; None means not selected.
+    """Statistics of the packets in a window, on all CPUs.
 
-    Consecutive windows, or windows of several links, can be added. A sliding window is the sum of
-    its basic windows.
+    A statistic that was not selected is None.
+
+    Windows that follow each other can be added, and also windows of several links. A sliding window
+    is the sum of its basic windows.
     """
 
     totals: Totals
@@ -94,17 +100,18 @@ class Window:
 
 
 class Statistics:
-    """The programs at_xdp and at_tc, which count in the same windows, and their results."""
+    """Programs at_xdp and at_tc, and their results. Both programs count in the same windows."""
 
     def __init__(self, setting: Setting, loaded: ProgramObject) -> None:
         self.setting = setting
         self.at_xdp: Program = loaded.programs["at_xdp"]
         self.at_tc: Program = loaded.programs["at_tc"]
         self.buffers = Buffers(loaded, setting.sizes(possible_processors()), setting.seed)
-        self._rng = np.random.default_rng([setting.seed, 1])  # generator for merging samples
+        # generator for random numbers when samples are merged
+        self._rng = np.random.default_rng([setting.seed, 1])
 
     def flip(self) -> Window:
-        """Return the statistics since the last call, see Buffers.flip()."""
+        """Return the statistics since the last call; see Buffers.flip()."""
         return self._window(self.buffers.flip())
 
     def _window(self, raw: dict[str, NDArray[Any]]) -> Window:
@@ -124,7 +131,10 @@ class Statistics:
 
 @contextmanager
 def load_statistics(setting: Setting) -> Iterator[Statistics]:
-    """Load the statistics program; attach at_xdp or at_tc in the `with` block. Raises LoadError."""
+    """Load the statistics program. Raises LoadError.
+
+    Attach at_xdp or at_tc inside the `with` block.
+    """
     processors = possible_processors()
     with load(SOURCE, setting.constants(), setting.sizes(processors)) as loaded:
         yield Statistics(setting, loaded)

@@ -1,8 +1,8 @@
 """Quantiles of packet lengths from a log-linear histogram, as in HdrHistogram and DDSketch.
 
 The relative width of a class is at most 2^-LINEAR. The estimate of a quantile is the middle of its
-class, with a relative error of at most 2^-(LINEAR + 1). DDSketch (Masson, Rim and Lee, VLDB 2019)
-has the same guarantee, but its logarithmic classes need the computation of a logarithm.
+class, so its relative error is at most 2^-(LINEAR + 1). DDSketch (Masson, Rim and Lee, VLDB 2019)
+guarantees the same, but its logarithmic classes require the computation of a logarithm.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ LEAST, GREATEST = _bounds()
 
 @dataclass(frozen=True)
 class Histogram:
-    """The number of packets per class of lengths, an array of shape (CLASSES,)."""
+    """Number of packets in each class of lengths; array of shape (CLASSES,)."""
 
     counts: NDArray[np.int64]
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Histogram:
-        """Merge the histograms of all CPUs, an array of `struct histogram`, one per CPU."""
+        """Merge the histograms of all CPUs.
+
+        The argument is an array of `struct histogram`, one per CPU.
+        """
         return cls(records["counts"].sum(axis=0).astype(np.int64))
 
     def __add__(self, other: Histogram) -> Histogram:

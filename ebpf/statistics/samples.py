@@ -1,12 +1,13 @@
-"""K-medians of packet lengths: the kernel takes a sample, and user space clusters it.
+"""K-medians of packet lengths. The kernel takes a sample, and user space clusters this sample.
 
-A sample is uniform and without replacement: algorithm R (Vitter 1985) per window and CPU. Two
-samples are merged by drawing how many elements come from each (hypergeometric distribution). In one
-dimension, k-medians has an exact solution by dynamic programming (Wang and Song, The R Journal
-2011). So the only error is that of the sample. The distance to the nearest centre changes at most
-as fast as the length. So by Kantorovich and Rubinstein, the mean distances in sample and stream
-differ by at most the Wasserstein distance W1 between the sample and the stream. Therefore, the mean
-distance of the sample's best centres exceeds that of the stream's best centres by at most 2 W1.
+A sample is uniform and without replacement. Each window and CPU has one (algorithm R, Vitter 1985).
+To merge two samples, a hypergeometric random number determines how many elements are drawn from
+each. In one dimension, dynamic programming solves k-medians exactly (Wang and Song, The R Journal
+2011). So the only error is that of the sample. If the length changes, the distance to the nearest
+centre changes by at most the same amount. So, by Kantorovich and Rubinstein, the mean distances in
+the sample and in the stream differ by at most W1, which is the Wasserstein distance between the
+sample and the stream. Consider the mean distance in the stream. For the best centres of the sample,
+it exceeds that for the best centres of the stream by at most 2 W1.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ SAMPLE = 512  # values.h
 
 @dataclass(frozen=True)
 class Sample:
-    """A uniform sample of at most SAMPLE lengths, in bytes, from `seen` packets."""
+    """Uniform sample of at most SAMPLE lengths, in bytes. The sample is from `seen` packets."""
 
     seen: int
     lengths: NDArray[np.int64]
@@ -30,7 +31,10 @@ class Sample:
 
     @classmethod
     def of(cls, records: NDArray[Any], rng: np.random.Generator) -> Sample:
-        """Merge the samples of all CPUs, an array of `struct sample`, one per CPU."""
+        """Merge the samples of all CPUs.
+
+        The argument is an array of `struct sample`, one per CPU.
+        """
         each = [
             cls(int(one["seen"]), one["lengths"][: int(one["seen"])].astype(np.int64), rng)
             for one in records
@@ -38,7 +42,7 @@ class Sample:
         return sum(each[1:], start=each[0])
 
     def __add__(self, other: Sample) -> Sample:
-        """Merge two samples; the number of elements drawn from each is hypergeometric."""
+        """Merge two samples. The number of elements that are drawn from each is hypergeometric."""
         size = min(SAMPLE, self.seen + other.seen)
         own = int(self.rng.hypergeometric(self.seen, other.seen, size)) if size else 0
         drawn = [self.rng.choice(self.lengths, own, replace=False),
@@ -47,15 +51,15 @@ class Sample:
 
 
 def medians(values: ArrayLike, clusters: int) -> NDArray[np.int64]:
-    """Return the centres, in ascending order, with the minimum sum of distances to the values.
+    """Return the centres with the smallest sum of distances to the values, in ascending order.
 
-    There are fewer than `clusters` centres if there are fewer distinct values. Time and memory grow
-    with the square of the number of distinct values.
+    If there are fewer than `clusters` distinct values, there are also fewer centres. Time and
+    memory grow with the square of the number of distinct values.
     """
     points, weights = np.unique(np.asarray(values, np.int64), return_counts=True)
     clusters = min(clusters, len(points))
     costs, middles = _segments(points, weights)
-    best = costs[0]  # cost by last point, with one cluster
+    best = costs[0]  # cost for points up to the last point, with one cluster
     splits = []
     for _ in range(clusters - 1):
         sums = np.concatenate([[np.inf], best[:-1]])[:, None] + costs
@@ -73,7 +77,7 @@ def medians(values: ArrayLike, clusters: int) -> NDArray[np.int64]:
 def _segments(
     points: NDArray[np.int64], weights: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the sum of distances of points i to j to their median, and the index of the median."""
+    """Return the sum of distances of points i to j to their median, and the median's index."""
     number = len(points)
     heavy = np.concatenate([[0], np.cumsum(weights)])
     sums = np.concatenate([[0], np.cumsum(weights * points)])
@@ -94,7 +98,7 @@ def mean_distance(values: ArrayLike, centres: ArrayLike) -> float:
 
 
 def wasserstein(values: ArrayLike, others: ArrayLike) -> float:
-    """Return Wasserstein's W1: the area between the distribution functions of two sets."""
+    """Return Wasserstein's W1, which is the area between two distribution functions."""
     one, other = np.sort(np.asarray(values)), np.sort(np.asarray(others))
     points = np.unique(np.concatenate([one, other]))
     shares = [np.searchsorted(each, points[:-1], "right") / len(each) for each in (one, other)]

@@ -1,10 +1,10 @@
-// Statistics of the set of flows, from one hash per flow: number of distinct flows, rarity,
-// similarity, norms.
+// Statistics of the set of flows: number of distinct flows, rarity, similarity, norms. They use one
+// hash per flow.
 #pragma once
 #include "key.h"
 #include "windows.h"
 
-// HyperLogLog (Flajolet et al., AofA 2007): per register, the maximum rank of the hashes.
+// HyperLogLog (Flajolet et al., AofA 2007). Each register stores the maximum rank of its hashes.
 #define PRECISION 12
 struct registers {
     __u8 ranks[1 << PRECISION];
@@ -16,7 +16,7 @@ static __always_inline void count_distinct(__u32 buffer, __u64 hash)
     struct registers *registers = bpf_map_lookup_elem(&ranks, &buffer);
     if (!registers)
         return;
-    // 64 - PRECISION bits; the rank is the number of their leading zeros, plus one
+    // 64 - PRECISION bits; the rank is the number of leading zeros, plus one
     __u64 rest = hash >> PRECISION;
     __u8 rank = rest ? 64 - PRECISION - highest_bit(rest) : 64 - PRECISION + 1;
     __u8 *greatest = &registers->ranks[hash & ((1 << PRECISION) - 1)];
@@ -24,9 +24,9 @@ static __always_inline void count_distinct(__u32 buffer, __u64 hash)
         *greatest = rank;
 }
 
-// Min-wise hashing with one permutation: per bucket, the flow with the smallest hash and its packet
-// count. The count is complete, because the smallest hash of a flow is in the bucket from the
-// flow's first packet on.
+// Min-wise hashing with one permutation. Each bucket stores the flow with the smallest hash, and
+// the packet count of this flow. The count is complete, because the flow is in the bucket from its
+// first packet on.
 #define BUCKET_BITS 10
 struct least {
     __u64 hash, count; // both are 0 before the first flow
@@ -48,10 +48,12 @@ static __always_inline void keep_least(__u32 buffer, __u64 hash)
     least->hash = hash;
 }
 
-// Count sketch (Charikar, Chen, Farach-Colton, ICALP 2002): in each row, a flow adds its sign to
-// one counter. The sum of squares of a row estimates F2 (Alon, Matias, Szegedy, STOC 1996).
+// Count sketch (Charikar, Chen, Farach-Colton, ICALP 2002). In each row, each packet of a flow adds
+// the sign of the flow to one counter. The sum of the squares of a row estimates F2 (Alon, Matias,
+// Szegedy, STOC 1996).
 #define SKETCH_ROWS 5
-#define SKETCH_BITS 9 // bits of a column index; together with the signs, 50 bits of the hash
+// bits of the index of a column; rows and signs together use 50 bits of the hash
+#define SKETCH_BITS 9
 struct sketch {
     __s64 counters[SKETCH_ROWS][1 << SKETCH_BITS];
 };

@@ -1,7 +1,7 @@
-// Computes the selected streaming statistics of packets in one pass, at XDP and at tc.
+// Computes the selected streaming statistics of packets in one pass. It runs at XDP and at tc.
 //
-// The packet then continues as without this program. Constants select the statistics and the
-// definition of flows (key.h). The verifier removes the code for all others.
+// After the program, the packet continues as without this program. Constants select the statistics,
+// and define a flow (key.h). The verifier removes the code for statistics that are not selected.
 #include "chain.h"
 #include "flows.h"
 #include "sets.h"
@@ -64,5 +64,5 @@ int at_tc(struct __sk_buff *skb)
 {
     pull_headers(skb);
     observe((void *)(long)skb->data, (void *)(long)skb->data_end, skb->len);
-    return -1; // TC_ACT_UNSPEC: the packet continues as without this program
+    return -1; // TC_ACT_UNSPEC: the packet continues as if this program did not exist
 }

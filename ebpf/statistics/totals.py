@@ -1,9 +1,9 @@
-"""Exact sum and variance of packet lengths, from three sums.
+"""Exact sum and exact variance of packet lengths, from three sums.
 
-Each CPU counts packets, and sums their lengths x and the squares of the lengths. Sums of several
-windows can be added. The variance is E[x^2] - E[x]^2, computed in integers until the last division.
-Babcock et al., PODS 2003, approximate the variance of the last n items in less memory. In this
-module, a window consists of whole basic windows, so the variance is exact.
+Each CPU counts packets. It adds up their lengths x, and the squares of the lengths. The sums of
+several windows can be added. The variance is E[x^2] - E[x]^2; it is computed with integers until
+the last division. Babcock et al., PODS 2003, approximate the variance of the last n items with less
+memory. In this module, a window consists of complete basic windows, so the variance is exact.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Totals:
-    """The number of packets, and the sums of their lengths in bytes and of the squared lengths."""
+    """Number of packets, sum of their lengths in bytes, and sum of the squared lengths."""
 
     packets: int
     bytes: int
     squares: int
-    ignored: int  # frames without a complete IP header
-    uncounted: int  # packets of flows that did not fit in the exact counters
+    ignored: int  # number of frames without a complete IP header
+    uncounted: int  # number of packets of flows for which the exact counters had no room
 
     @classmethod
     def of(cls, records: NDArray[Any]) -> Totals:
-        """Merge the totals of all CPUs, an array of `struct totals`, one per CPU."""
+        """Merge the totals of all CPUs.
+
+        The argument is an array of `struct totals`, one per CPU.
+        """
         return cls(*(int(records[name].sum()) for name in cls.__dataclass_fields__))
 
     def __add__(self, other: Totals) -> Totals:
@@ -41,5 +44,8 @@ class Totals:
 
     @property
     def variance(self) -> Fraction:
-        """Return the variance of these packets, not an estimate for a larger population."""
+        """Return the variance of these packets.
+
+        It does not estimate the variance of a larger population.
+        """
         return Fraction(self.squares, self.packets) - self.mean**2

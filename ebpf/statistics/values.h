@@ -1,12 +1,12 @@
-// Statistics of packet lengths: a histogram for quantiles, and a sample for clusters.
+// Statistics of packet lengths: a histogram for quantiles, and a sample for clustering.
 #pragma once
 #include "key.h"
 #include "windows.h"
 
-// Log-linear histogram: each value below 2^LINEAR has its own class, and each power of two above
-// has 2^LINEAR classes. So the width of a class is at most its smallest value times 2^-LINEAR.
+// Log-linear histogram. Each value below 2^LINEAR has its own class. Above, there are 2^LINEAR
+// classes per power of two. So the width of a class is at most its smallest value times 2^-LINEAR.
 #define LINEAR 5
-#define LENGTH_BITS 20 // at tc, a packet may consist of many segments (GSO; for IPv6 up to 512 KiB)
+#define LENGTH_BITS 20 // at tc, a packet may contain many segments (GSO; for IPv6 up to 512 KiB)
 #define CLASSES ((LENGTH_BITS - LINEAR + 1) << LINEAR)
 struct histogram {
     __u64 counts[CLASSES];
@@ -23,7 +23,7 @@ static __always_inline void add_quantiles(__u32 buffer, __u32 length)
         histogram->counts[class]++;
 }
 
-// A uniform sample of a window's packets: the n-th packet replaces a sampled packet with
+// Uniform sample of the packets in a window. The n-th packet replaces a packet of the sample with
 // probability SAMPLE / n (algorithm R: Vitter, ACM TOMS 1985).
 #define SAMPLE 512
 struct sample {

@@ -1,1 +1,1 @@
-"""Threat detection from eBPF packet statistics: alerts with their evidence."""
+"""Threat detection from packet statistics of eBPF programs. Alerts contain evidence."""

@@ -1,4 +1,4 @@
-"""Alerts: the detected threat, its evidence and its time."""
+"""Alerts: the detected threat, the evidence for it, and the time."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -18,27 +18,27 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of an alert: counts of a window, and the hosts, ports and protocol involved.
+    """Evidence for an alert: counts in a window, and the hosts, ports and protocol involved.
 
-    Addresses have 16 bytes; IPv4 addresses are mapped into IPv6. Fields that do not apply to the
-    alert are zero.
+    Addresses have 16 bytes; IPv4 addresses are mapped into IPv6. Fields that have no meaning for
+    the kind of alert are zero.
     """
 
     source: bytes
     destination: bytes
-    source_port: int  # UDP port of an amplifying service
+    source_port: int  # UDP port of a service that amplifies
     destination_port: int
     protocol: int
     packets: int
     bytes: int
-    distinct: float  # estimated number of distinct destinations, ports or sources
-    returned: int  # number of packets that continue handshakes, or of bytes of requests
+    distinct: float  # estimated number of distinct destinations, of ports, or of sources
+    returned: int  # number of packets that continue handshakes, or number of bytes of requests
     share: float  # fraction of all packets in the window
 
 
 @dataclass(frozen=True)
 class Alert:
-    """A threat, detected in a window that ended at `when_ns` (CLOCK_MONOTONIC)."""
+    """A threat that was detected in a window. The window ended at `when_ns` (CLOCK_MONOTONIC)."""
 
     kind: Kind
     evidence: Evidence

@@ -1,4 +1,4 @@
-"""Detection of threats per window, from the statistics of threats.bpf.c."""
+"""Detection of threats, per window, from the statistics of threats.bpf.c."""
 
 from __future__ import annotations
 
@@ -22,30 +22,37 @@ from ebpf.threats.alerts import Alert, Evidence, Kind
 
 SOURCE = Path(__file__).parent / "threats.bpf.c"
 SPREADER, SCANNER, FLOODED, ANSWERED = range(1, 5)  # values of enum kind
-BITS = 512  # bits in a suspect's bitmap
-# UDP services whose responses are longer than the requests: DNS, NTP, SNMP, LDAP, SSDP, memcached,
-# chargen, QOTD, RIP, portmapper (CISA, alert TA14-017A).
+BITS = 512  # number of bits in the bitmap of a suspect
+# UDP services whose responses are longer than their requests: DNS, NTP, SNMP, LDAP, SSDP,
+# memcached, chargen, QOTD, RIP, portmapper (CISA, alert TA14-017A).
 AMPLIFYING = (53, 123, 161, 389, 1900, 11211, 19, 17, 520, 111)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits per window; a value above its limit raises an alert."""
+    """Limits for one window. A value above its limit raises an alert."""
 
-    share: float = 0.3  # fraction of all packets that two hosts exchange
-    min_packets: int = 1000  # minimum number of packets of a window for the limit `share`
+    share: float = 0.3  # fraction of all packets that one pair of hosts exchanges
+    # the limit `share` applies only to windows with at least this number of packets
+    min_packets: int = 1000
     destinations: int = 100  # number of hosts to which one host opens connections
     ports: int = 100  # number of ports of one host to which another host opens connections
-    openings: int = 1000  # number of new connections to a service, less than half of which continue
+    # number of new connections to a service, if less than half of them continue
+    openings: int = 1000
     answers: int = (
-        100_000  # bytes of responses of amplifying services, and five times the bytes of requests
+        # bytes of responses from amplifying services, if they are more than five times the bytes of
+        # requests
+        100_000
     )
-    reflectors: int = 10  # number of hosts that send the responses
+    reflectors: int = 10  # number of hosts that send these responses
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Limits, and memory per buffer of a CPU, in groups of four suspects (a power of two)."""
+    """Limits, and memory per buffer of a CPU.
+
+    The memory is given in groups of four suspects; the number of groups is a power of two.
+    """
 
     limits: Limits = field(default_factory=Limits)
     places: int = 4096
@@ -70,20 +77,20 @@ class Setting:
 
 
 class Detector:
-    """The programs at_xdp and at_tc, and their observations since the last poll()."""
+    """Programs at_xdp and at_tc, and their observations since the last poll()."""
 
     def __init__(self, setting: Setting, loaded: ProgramObject) -> None:
         self.limits = setting.limits
         self.at_xdp, self.at_tc = loaded.programs["at_xdp"], loaded.programs["at_tc"]
         processors = possible_processors()
         self._buffers = Buffers(loaded, setting.sizes(processors), setting.seed)
-        self.totals = Totals(0, 0, 0, 0, 0)  # totals of the last window
-        # numbers of suspects without a slot, and of suspects replaced in their slot, since the
-        # start
+        self.totals = Totals(0, 0, 0, 0, 0)  # totals of the window that ended last
+        # numbers since the start: suspects that got no slot, and suspects that lost their slot to
+        # others
         self.refused = self.replaced = 0
 
     def poll(self) -> list[Alert]:
-        """End a window and return its alerts in descending order of packets."""
+        """End a window. Return its alerts; those with more packets come first."""
         raw = self._buffers.flip()
         when_ns = time.monotonic_ns()
         self.totals = Totals.of(raw["totals"][:, 0])
@@ -120,7 +127,7 @@ class Detector:
                 yield kind, evidence
 
     def _least_packets(self) -> float:
-        """Return the minimum packet count per CPU for which a suspect can exceed a limit."""
+        """Return the smallest packet count per CPU at which a suspect can exceed a limit."""
         limits = self.limits
         least = min(limits.destinations, limits.ports, limits.openings, limits.reflectors)
         return least / 2 / possible_processors()
@@ -150,12 +157,12 @@ def _evidence(
 
 
 def estimate(seen: NDArray[np.uint64]) -> float:
-    """Return the estimated number of elements marked in a bitmap, by linear counting.
+    """Return the estimated number of elements in a bitmap, by linear counting.
 
     Whang et al., ACM TODS 1990.
 
-    With m bits and n elements, the standard error is sqrt(m (e^(n/m) - n/m - 1)) / n. A full bitmap
-    means m ln(m) or more.
+    With m bits and n elements, the standard error is sqrt(m (e^(n/m) - n/m - 1)) / n. If all bits
+    are set, the number is at least m ln(m).
     """
     empty = BITS - int(np.unpackbits(seen.view(np.uint8)).sum())
     return -BITS * math.log(max(empty, 1) / BITS)
@@ -163,7 +170,10 @@ def estimate(seen: NDArray[np.uint64]) -> float:
 
 @contextmanager
 def detecting(setting: Setting) -> Iterator[Detector]:
-    """Load a detector; attach at_xdp or at_tc within the `with` block. Raises LoadError."""
+    """Load a detector. Raises LoadError.
+
+    Attach at_xdp or at_tc inside the `with` block.
+    """
     processors = possible_processors()
     with load(SOURCE, setting.constants(), setting.sizes(processors)) as loaded:
         yield Detector(setting, loaded)

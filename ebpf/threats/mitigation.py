@@ -1,7 +1,7 @@
-"""Converts alerts to temporary rules of the DDoS filter.
+"""Converts alerts to rules of the DDoS filter. The rules are temporary.
 
-The detector runs before the filter (it has a smaller `order`), so it also counts packets that the
-filter drops. A continuing attack causes further alerts, which extend the lifetime of the rules.
+The detector runs before the filter, because its `order` is smaller. So it also counts packets that
+the filter drops. If an attack continues, it causes more alerts, and the rules live longer.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ HOLD_S = 60.0
 def rules_for(alert: Alert) -> tuple[Rule, ...]:
     """Return the most specific rules that stop a threat.
 
-    Heavy hitter: this pair of hosts. Superspreader: packets of the source with its protocol. Port
-    scan: the same, but only to the scanned host. SYN flood: packets to the attacked service from
-    any source, because sources are forged; retransmitted SYNs pass, since a rule that drops all
-    SYNs would complete the attack. Amplification: packets to the victim from the amplifying
-    service, and UDP fragments, because only the first fragment has ports.
+    Heavy hitter: packets of this pair of hosts. Superspreader: packets of the source with its
+    protocol. Port scan: the same, but only to the scanned host. SYN flood: packets to the attacked
+    service from any source, because sources are forged. Here, retransmitted SYNs pass: a rule that
+    drops all SYNs would complete the attack. Amplification: packets to the victim from the
+    amplifying service, and all UDP fragments to the victim, because only first fragments have
+    ports.
     """
     seen = alert.evidence
     source, destination = _host(seen.source), _host(seen.destination)
@@ -48,9 +49,9 @@ def rules_for(alert: Alert) -> tuple[Rule, ...]:
 
 
 class Mitigation:
-    """Adds rules for alerts to a filter, and removes a rule `hold_s` after its last alert.
+    """Adds rules for alerts to a filter. Removes a rule `hold_s` after the last alert for it.
 
-    Only alerts of the given kinds count. Existing rules of the filter stay unchanged.
+    Only alerts of the given kinds cause rules. Rules that the filter already has stay unchanged.
     """
 
     def __init__(
@@ -64,13 +65,13 @@ class Mitigation:
 
     @property
     def rules(self) -> list[Rule]:
-        """Return the rules that were added for alerts."""
+        """Return the rules that alerts have added."""
         return [*self._until_s]
 
     def act(self, alerts: Iterable[Alert], now_s: float | None = None) -> list[Rule]:
-        """Add rules for alerts and remove outdated rules; return the new rules.
+        """Add rules for alerts, and remove old rules. Return the rules that are new.
 
-        `now_s` is the time by CLOCK_MONOTONIC; the default is now.
+        `now_s` is a time of CLOCK_MONOTONIC; the default is the current time.
         """
         now_s = time.monotonic() if now_s is None else now_s
         wanted = [
@@ -99,7 +100,10 @@ class Mitigation:
 
 
 def _host(address: bytes) -> Network:
-    """Return a subnet with one address, given as 16 bytes (IPv4 mapped into IPv6)."""
+    """Return a subnet that contains one address.
+
+    The address has 16 bytes (IPv4 is mapped into IPv6).
+    """
     found = IPv6Address(address)
     mapped = found.ipv4_mapped
     return ip_network(found) if mapped is None else IPv4Network(mapped)

@@ -1,8 +1,8 @@
-/* Statistics for threat detection, counted once per packet, at XDP and tc.
+/* Statistics for the detection of threats. They are counted once per packet, at XDP and at tc.
  *
- * HeavyKeeper finds heavy pairs of hosts. Suspects are hosts, and pairs of hosts, that open
- * connections or get responses of amplifying services. Each suspect has a packet count and a bitmap
- * of its peers. */
+ * HeavyKeeper finds pairs of hosts with many packets. Suspects are hosts, and pairs of hosts, that
+ * open connections or that get responses from amplifying services. Each suspect has a packet count,
+ * and a bitmap of its peers. */
 #include "chain.h"
 #include "flows.h"
 
@@ -12,11 +12,12 @@ enum kind { SPREADER = 1, SCANNER, FLOODED, ANSWERED };
 enum { SYN = 2, ACK = 16, WORDS = 8, SUSPECTS = 4 };
 
 struct suspect {
-    __u64 hash;          /* 0 means a free slot */
+    __u64 hash;          /* 0 means that the slot is free */
     __u64 packets, bytes;
-    /* FLOODED: number of packets that continue a handshake; ANSWERED: bytes of requests */
+    /* FLOODED: number of packets that continue a handshake; ANSWERED: number of bytes of
+     * requests */
     __u64 returned;
-    __u64 seen[WORDS];   /* one bit per destination, port or source, selected by its hash */
+    __u64 seen[WORDS];   /* bitmap; the hash of a destination, port or source selects a bit */
     struct key key;
     __u32 kind;
 };
@@ -27,12 +28,13 @@ struct suspects {
 BUFFERS(suspects, struct suspects);
 
 struct losses {
-    __u64 refused, replaced; /* suspects without a slot; suspects replaced by others */
+    /* numbers of suspects that got no slot, and of suspects that lost their slot to others */
+    __u64 refused, replaced;
 };
 BUFFERS(losses, struct losses);
 
 const volatile __u32 places = 1;      /* number of groups of suspects; a power of two */
-/* UDP ports of services with long responses; 0 ends the list */
+/* UDP ports of services whose responses are long; 0 ends the list */
 const volatile __u16 amplifying[16] = {};
 
 static __always_inline __u64 hash_of_kind(enum kind kind, const struct key *key)
@@ -48,7 +50,7 @@ static __always_inline void forget(struct suspect *suspect, enum kind kind, cons
     *suspect = (struct suspect){.hash = hash, .key = *key, .kind = kind};
 }
 
-/* Return the suspect with a key, or NULL. */
+/* Return the suspect with this key, or NULL. */
 static __always_inline struct suspect *known(struct suspects *group, __u64 hash)
 {
     for (int i = 0; i < SUSPECTS; i++)
@@ -57,9 +59,9 @@ static __always_inline struct suspect *known(struct suspects *group, __u64 hash)
     return 0;
 }
 
-/* Return a slot for a new suspect. If none is free, the new suspect replaces another one with a
- * probability that decreases with the packet count of the latter, as in HeavyKeeper. So a sender
- * that forges many addresses does not replace a suspect with many packets. */
+/* Return a slot for a new suspect. If no slot is free, the new suspect may replace another suspect.
+ * The probability of this decreases with the packet count of the other suspect, as in HeavyKeeper.
+ * So a sender that forges many addresses does not replace a suspect with many packets. */
 static __always_inline struct suspect *place_for(struct suspects *group, __u32 buffer)
 {
     struct losses *lost = bpf_map_lookup_elem(&losses, &buffer);
@@ -86,7 +88,7 @@ static __always_inline struct suspects *group_of(__u32 buffer, __u64 hash)
     return bpf_map_lookup_elem(&suspects, &place);
 }
 
-/* Count a packet against a suspect; `whom` is the hash of its peer. */
+/* Count a packet against a suspect. `whom` is the hash of the other host or port. */
 static __always_inline void blame(__u32 buffer, enum kind kind, const struct key *key, __u64 whom,
                                   __u64 length)
 {
@@ -108,7 +110,7 @@ static __always_inline void blame(__u32 buffer, enum kind kind, const struct key
     suspect->seen[whom >> 61] |= 1ULL << (whom & 63);
 }
 
-/* Count exonerating evidence, if the suspect has a slot. */
+/* Count evidence that exonerates a suspect, if the suspect has a slot. */
 static __always_inline void defend(__u32 buffer, enum kind kind, const struct key *key, __u64 much)
 {
     __u64 hash = hash_of_kind(kind, key);
@@ -127,7 +129,7 @@ static __always_inline bool amplifies(__be16 port)
     return false;
 }
 
-/* Return a key with some of the fields of another key. */
+/* Return a key that has only some of the fields of another key. */
 static __always_inline struct key part_of(const struct key *whole, __u32 fields)
 {
     struct key key = {.protocol = whole->protocol};
@@ -143,7 +145,8 @@ static __always_inline struct key part_of(const struct key *whole, __u32 fields)
     return key;
 }
 
-/* Count a new connection of a host: its destination host and, for this pair of hosts, its port. */
+/* Count a new connection of a host: count its destination host for the host, and its port for the
+ * pair of hosts. */
 static __always_inline void count_opening(__u32 buffer, const struct key *whole, __u64 length)
 {
     struct key destination = part_of(whole, DESTINATION);
@@ -178,7 +181,8 @@ static __always_inline void count_udp(__u32 buffer, const struct key *whole, __u
         return;
     }
     if (amplifies(whole->destination_port)) {
-        __builtin_memcpy(victim.destination, whole->source, 16); /* requesting host and service */
+        /* the host that sent requests, and the service */
+        __builtin_memcpy(victim.destination, whole->source, 16);
         victim.source_port = whole->destination_port;
         defend(buffer, ANSWERED, &victim, length);
     }
@@ -223,5 +227,5 @@ int at_tc(struct __sk_buff *skb)
 {
     pull_headers(skb);
     observe((void *)(long)skb->data, (void *)(long)skb->data_end, skb->len);
-    return -1; /* TC_ACT_UNSPEC: the packet continues as without this program */
+    return -1; /* TC_ACT_UNSPEC: the packet continues as if this program did not exist */
 }

@@ -1,4 +1,4 @@
-"""Importer of p4-utils networks: p4app.json, with its command scripts, tasks and other scripts."""
+"""Importer of p4-utils networks: p4app.json, and its scripts and tasks."""
 
 from importers.p4app.reader import read
 

@@ -1,6 +1,7 @@
-"""Host addresses according to p4-utils' assignment strategies l2, mixed and l3, or no strategy.
+"""Addresses that p4-utils assigns to hosts, by strategy: l2, mixed, l3, or none.
 
-In each strategy, the address of a host named h12 contains 12. Other hosts get free addresses.
+In each strategy, the address of a host named h12 contains 12. Other hosts get addresses that are
+free.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,14 +11,14 @@ from importers.p4app.links import End, P4AppLink, sort_by_names
 from telemark.errors import TestbedError
 
 HOSTS_L2 = IPv4Network("10.0.0.0/16")
-LEFT = IPv4Network("10.0.0.0/8")  # subnet of hosts that get no address from a strategy
+LEFT = IPv4Network("10.0.0.0/8")  # subnet of the hosts that get no address from a strategy
 MAX_HOST_L2 = 0xFFFF
 MAX_HOST, MAX_SWITCH_L3 = 253, 253
 Gateways = dict[str, str]  # map from host to the address of its gateway
 
 
 def assign(strategy: str, links: Iterable[P4AppLink], switch_ids: Mapping[str, int]) -> Gateways:
-    """Assign addresses to hosts, and to the switch ports facing them. Raises TestbedError.
+    """Assign addresses to hosts, and to the switch ports that lead to hosts. Raises TestbedError.
 
     Links must be in the order of sort_by_nodes().
     """
@@ -32,7 +33,7 @@ def assign(strategy: str, links: Iterable[P4AppLink], switch_ids: Mapping[str, i
 def assign_rest(links: Sequence[P4AppLink], switch_ids: Mapping[str, int]) -> None:
     """Assign IPv4 addresses to the remaining hosts, and MAC addresses to all interfaces.
 
-    MAC addresses are deterministic, unlike p4-utils' random ones.
+    MAC addresses are deterministic; those of p4-utils are random.
     """
     ordered = sort_by_names(links)
     ends = [end for link in ordered for end in (link.one, link.two)]
@@ -51,7 +52,7 @@ def assign_rest(links: Sequence[P4AppLink], switch_ids: Mapping[str, int]) -> No
 
 
 def _number(name: str) -> int | None:
-    """Return the number of a host (12 for h12), or None for other names."""
+    """Return the number in the name of a host (12 for h12); None for other names."""
     return int(name[1:]) if name[0] == "h" and name[1:].isdecimal() else None
 
 
@@ -87,7 +88,7 @@ def _mixed(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> G
 
 
 def _l3(hosts: Sequence[tuple[End, End]], switch_ids: Mapping[str, int]) -> Gateways:
-    """Use one subnet per host; the host's switch has the first address of the subnet."""
+    """Use one subnet per host. The switch of the host has the first address of the subnet."""
     numbers = {host.node: _small_number("l3", host.node) for host, _ in hosts}
     gateways = {}
     for switch, switch_id in switch_ids.items():

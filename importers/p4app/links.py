@@ -10,25 +10,25 @@ from telemark.errors import TestbedError
 
 @dataclass
 class End:
-    """An end of a link; None fields are assigned later."""
+    """An end of a link. Fields that are None are assigned later."""
 
     node: str
     port: int | None = None
     mac: str | None = None
-    # such as "10.0.1.1/24"; only the neighbour uses the address of a switch port
+    # e.g. "10.0.1.1/24"; the address of a switch port is used only by the neighbour
     address: str | None = None
 
 
 @dataclass
 class P4AppLink:
-    """A link, with properties named as in telemark.topology.links."""
+    """A link. Its properties have the names of telemark.topology.links."""
 
     one: End
     two: End
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     def ends(self) -> tuple[tuple[End, End], tuple[End, End]]:
-        """Both ends of the link, each paired with the opposite end."""
+        """Both ends of the link, each in a pair with the opposite end."""
         return (self.one, self.two), (self.two, self.one)
 
 
@@ -38,18 +38,18 @@ def natural_key(name: str) -> list[str | int]:
 
 
 def sort_by_names(links: Iterable[P4AppLink]) -> list[P4AppLink]:
-    """Sort links in the order in which p4-utils numbers ports.
+    """Sort links in the order in which p4-utils assigns port numbers.
 
-    p4-utils also assigns addresses in this order if there is no strategy.
+    Without a strategy, p4-utils also assigns addresses in this order.
     """
     return sorted(links, key=lambda each: (natural_key(each.one.node), natural_key(each.two.node)))
 
 
 def sort_by_nodes(links: Iterable[P4AppLink]) -> Iterator[P4AppLink]:
-    """Sort links in the order in which address strategies process them.
+    """Sort links in the order in which the address strategies process them.
 
-    The order is that of Mininet's graph. Nodes appear in the order in which they first occur in
-    links. Each link appears only at the node whose name sorts first.
+    This is the order of Mininet's graph. Its nodes are in the order in which they first occur in
+    links. Each link belongs to that of its two nodes whose name sorts first.
     """
     graph: dict[str, dict[str, list[P4AppLink]]] = {}
     for link in links:
@@ -66,7 +66,7 @@ def sort_by_nodes(links: Iterable[P4AppLink]) -> Iterator[P4AppLink]:
 
 
 def number_ports(links: Iterable[P4AppLink], switches: Mapping[str, object]) -> None:
-    """Assign the lowest free numbers, from 1, to switch ports without a number.
+    """Assign numbers to switch ports that have none: the lowest free numbers, from 1 on.
 
     Raises TestbedError if two links have the same port.
     """

@@ -1,4 +1,4 @@
-"""Reader of p4-utils' p4app.json (p4utils/p4run.py there): hosts, switches, links and commands."""
+"""Reader of p4-utils' p4app.json (there p4utils/p4run.py): hosts, switches, links and commands."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Interface
@@ -16,10 +16,10 @@ from telemark.topology import links
 from telemark.topology.checks import MAC
 
 GRPC_PORT = 9559  # TCP port of the first switch
-CPU_BRIDGE = "sw-cpu"  # node that p4-utils links to switches with a CPU port
+CPU_BRIDGE = "sw-cpu"  # node that p4-utils connects to each switch with a CPU port
 MAX_PORT = 510
-# Link properties that the reader converts to those of telemark.topology.links. It ignores weights,
-# because p4-utils uses them only to compute its own routes.
+# Properties of links that the reader converts to those of telemark.topology.links. The reader
+# ignores weights, because p4-utils uses weights only to compute its own routes.
 LINK_PROPERTIES = ("bw", "delay", "loss", "max_queue_size")
 KNOWN = {
     "": {"p4_src", "topology", "exec_scripts", "tasks_file", "cli", "pcap_dump", "enable_log",
@@ -36,7 +36,7 @@ KNOWN = {
 
 
 def read(document: Document, program: Path | None) -> DescribedNetwork:
-    """Return the network; `program` replaces one of its programs. Raises TestbedError."""
+    """Return the network. `program` replaces one of its programs. Raises TestbedError."""
     return _Reader(document, program).network()
 
 
@@ -98,7 +98,7 @@ class _Reader:
         return P4AppLink(ends[0], ends[1], links.properties(properties, link.place))
 
     def _end(self, node: Document, number: int, parts: Sequence[Document]) -> End:
-        """Return one end of a link, with the properties that the link specifies for this end."""
+        """Return one end of a link, with the properties that the file gives for this end."""
         name = node.text()
         if name not in self._hosts and name not in self._switches:
             node.wrong(f"one of {', '.join([*self._hosts, *self._switches])}")
@@ -116,7 +116,10 @@ class _Reader:
         )
 
     def _link(self, link: P4AppLink) -> Link:
-        """Convert a link, and report its properties; they do not apply to traffic from hosts."""
+        """Convert a link, and report its properties.
+
+        The properties do not apply to traffic from hosts.
+        """
         if link.properties:
             given = [key for key in links.PROPERTIES if key in link.properties]
             words = ", ".join(f"{key}={link.properties[key]:.12g}" for key in given)
@@ -147,7 +150,7 @@ class _Reader:
         return assign(strategy.text(), ordered, switch_ids)
 
     def _gateways(self) -> dict[str, str]:
-        """Return the gateways of hosts that have a `defaultRoute`, such as `via 10.0.1.1`."""
+        """Return the gateways of the hosts that have a `defaultRoute`, e.g. `via 10.0.1.1`."""
         given = {name: host.get("defaultRoute") for name, host in self._hosts.items()}
         return {name: _gateway(route) for name, route in given.items() if route is not None}
 
@@ -280,7 +283,7 @@ def _flag(document: Document | None, *, usually: bool) -> bool:
 
 
 def _property(key: str, value: Document) -> Any:
-    """Convert a property to Mininet's format; a delay without unit is in ms, as in p4-utils."""
+    """Convert a property to Mininet's format. As in p4-utils, a delay without a unit is in ms."""
     if key == "delay" and not isinstance(value.value, str):
         return f"{value.number():f}ms"
     return value.text() if key == "delay" else value.number()

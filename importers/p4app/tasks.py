@@ -1,7 +1,10 @@
-"""p4-utils' task files: HOST START DURATION COMMAND, or a Python function with its arguments.
+"""Task files of p4-utils.
 
-`h1 0 5 "ping 10.0.0.2"`, `h2 1 0 recv_udp_flow 5001`, `h1 2 5 flow --mod traffic --rate 10M`; times
-are in seconds, and a duration of 0 means unlimited.
+A line is HOST START DURATION COMMAND. Instead of COMMAND, it may have a Python function and the
+arguments of the function.
+
+Examples: `h1 0 5 "ping 10.0.0.2"`, `h2 1 0 recv_udp_flow 5001`, `h1 2 5 flow --mod traffic --rate
+10M`. Times are in seconds. A duration of 0 means unlimited.
 """
 
 import shlex
@@ -11,7 +14,7 @@ from importers.network import Task
 from telemark.errors import TestbedError
 
 COMMENTS = ("//", "#")
-MODULE = "p4utils.utils.traffic_utils"  # module of the functions in tasks without --mod
+MODULE = "p4utils.utils.traffic_utils"  # module of the functions if a task has no --mod
 FUNCTIONS = {
     "send_udp_flow",
     "recv_udp_flow",
@@ -22,7 +25,7 @@ KILL_S = 1  # seconds between SIGTERM and SIGKILL, as in p4-utils
 
 
 def read_tasks(path: Path) -> list[tuple[str, Task]]:
-    """Return the tasks of a file, each with the name of its host. Raises TestbedError."""
+    """Return the tasks in a file, each with the name of its host. Raises TestbedError."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -48,7 +51,7 @@ def _task(where: str, line: str) -> tuple[str, Task]:
 
 
 def _command(where: str, words: list[str]) -> str:
-    """Convert a function call to a shell command; a single quoted argument is already a command."""
+    """Convert a function call to a shell command. A single quoted argument already is a command."""
     exe, module, args, named = words[0], None, [], {}
     rest = iter(words[1:])
     for word in rest:

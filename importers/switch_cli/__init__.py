@@ -1,1 +1,1 @@
-"""Interpreter of simple_switch_CLI scripts, which executes the commands over P4Runtime."""
+"""Interpreter of simple_switch_CLI scripts. It executes the commands over P4Runtime."""

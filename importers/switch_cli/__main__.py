@@ -2,8 +2,8 @@
 
 Usage: python -m importers.switch_cli NAME HOST:PORT DEVICE_ID CONTROL SCRIPT. HOST:PORT is the
 P4Runtime address, and CONTROL is the socket of `minip4 control`. Prints the results of read
-commands, and one line for each failed command. Exit status: 1 if a command failed, 2 (with a
-message on stderr) if the script could not be run.
+commands, and one line for each command that failed. The exit status is 1 if a command failed. It is
+2, with a message on stderr, if the script could not be run.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ FAILED, UNUSABLE = 1, 2
 
 
 class Node:
-    """A running switch, with the methods of Minip4Switch that Session uses."""
+    """A running switch. It has the methods of Minip4Switch that Session uses."""
 
     def __init__(self, control: Path) -> None:
         self._control = control
 
     def ports(self) -> list[int]:
-        """Return the numbers of the ports that have an interface."""
+        """Return the numbers of those ports that have an interface."""
         return [int(port) for port in call(self._control, "counters")["ports"]]
 
     def set_queue(self, port: int, **changes: int) -> None:
-        """Set the rate or depth of a queue; see `minip4 control`."""
+        """Set the rate or the depth of a queue; see `minip4 control`."""
         call(self._control, "set_queue", port=port, **changes)
 
 
 async def carry_out(name: str, address: str, device_id: int, control: Path, script: Path) -> int:
-    """Run the script; return the number of failed commands.
+    """Run the script. Return how many commands failed.
 
     Raises TestbedError, Minip4Error and finsy's errors.
     """
@@ -47,7 +47,7 @@ async def carry_out(name: str, address: str, device_id: int, control: Path, scri
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; return the exit status."""
+    """Run the command. Return the exit status."""
     name, address, device_id, control, script = arguments
     try:
         failed = asyncio.run(carry_out(name, address, int(device_id), Path(control), Path(script)))

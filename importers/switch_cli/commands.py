@@ -1,4 +1,7 @@
-"""Parser of simple_switch_CLI scripts, and lookup of commands and program objects."""
+"""Parser of simple_switch_CLI scripts.
+
+It also looks up commands and objects of the P4 program.
+"""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -8,23 +11,26 @@ from typing import Any, Protocol, TypeVar
 
 from telemark.errors import TestbedError
 
-COMMENTS = ("//", "#")  # only at the start of a line, as in p4-utils
+COMMENTS = ("//", "#")  # these begin a comment only at the start of a line, as in p4-utils
 
 
 class CommandError(TestbedError):
-    """A command that cannot be executed; the message is one line."""
+    """A command that cannot be executed. The message is one line."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One command and its location, such as `s1-commands.txt:4`."""
+    """One command and its location, e.g. `s1-commands.txt:4`."""
 
     where: str
     words: tuple[str, ...]
 
 
 def read_script(path: Path) -> list[Line]:
-    """Return the commands of a script, without empty lines and comments. Raises CommandError."""
+    """Return the commands in a script.
+
+    Empty lines and comments are skipped. Raises CommandError.
+    """
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -38,13 +44,13 @@ def read_script(path: Path) -> list[Line]:
     ]
 
 
-Answer = list[str]  # lines as printed by simple_switch_CLI
+Answer = list[str]  # lines as simple_switch_CLI prints them
 Handler = Callable[..., Awaitable[Answer]]
 F = TypeVar("F", bound=Handler)
 
 
 def command(name: str, *, reads: bool = False) -> Callable[[F], F]:
-    """Register a method as a command; with `reads`, the result is shown to the user."""
+    """Make a method a command. With `reads`, the user sees the result."""
 
     def mark(function: F) -> F:
         function.__dict__.update(command_name=name, command_reads=reads)
@@ -54,7 +60,7 @@ def command(name: str, *, reads: bool = False) -> Callable[[F], F]:
 
 
 def commands_of(family: object) -> dict[str, Handler]:
-    """Return the methods of an object that are commands, by command name."""
+    """Return the methods of an object that are commands, as a map from command name to method."""
     methods = [method for _, method in inspect.getmembers(family, inspect.ismethod)]
     return {m.command_name: m for m in methods if hasattr(m, "command_name")}
 
@@ -89,7 +95,7 @@ def _convert(word: str, parameter: inspect.Parameter) -> Any:
 
 
 class Named(Protocol):
-    """A table, action, register, ... of a P4Info."""
+    """An object of a P4Info, e.g. a table, an action or a register."""
 
     @property
     def name(self) -> str: ...
@@ -99,10 +105,10 @@ T = TypeVar("T", bound=Named)
 
 
 def find(kind: str, name: str, objects: Iterable[T]) -> T:
-    """Return the object with a full or abbreviated name. Raises CommandError.
+    """Return the object with this full or abbreviated name. Raises CommandError.
 
-    As in simple_switch_CLI, the part after a dot (`ipv4_lpm` for `MyIngress.ipv4_lpm`) is
-    sufficient if it is unique among objects of this kind.
+    As in simple_switch_CLI, the part after a dot is enough (`ipv4_lpm` for `MyIngress.ipv4_lpm`),
+    if only one object of this kind has it.
     """
     known = list(objects)
     for each in known:

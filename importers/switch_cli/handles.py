@@ -1,4 +1,4 @@
-"""Handles: numbers by which simple_switch identifies entries, members, groups and nodes."""
+"""Handles: numbers with which simple_switch identifies entries, members, groups and nodes."""
 
 import heapq
 from collections.abc import Iterator
@@ -8,28 +8,29 @@ from importers.switch_cli.commands import CommandError
 
 T = TypeVar("T")
 
-# number of low bits that hold the index of an entry; the high bits count earlier uses of the index
+# the low bits of a handle are the index of an entry; the high bits count how often the index was
+# used before
 INDEX_BITS = 24
 VERSIONS = 256
 
 
 class Handles(Generic[T]):
-    """Objects by handle; a new object gets the lowest free handle, from 0.
+    """Map from handle to object. A new object gets the lowest free handle, from 0 on.
 
-    With `versioned` (table entries), a handle consists of an index and an 8-bit version above it.
-    The version increases when an index is reused.
+    With `versioned` (table entries), a handle consists of an index, and above it a version of 8
+    bits. The version increases each time the index is used again.
     """
 
     def __init__(self, what: str, *, versioned: bool = False) -> None:
         self._what = what
         self._versioned = versioned
         self._held: dict[int, T] = {}
-        self._next = 0  # this index and all higher ones are unused
-        self._free: list[int] = []  # free indices below _next, as a heap
+        self._next = 0  # this index and all higher indices were never used
+        self._free: list[int] = []  # heap of the free indices below _next
         self._versions: dict[int, int] = {}  # by index
 
     def add(self, value: T) -> int:
-        """Add an object; return its handle."""
+        """Add an object. Return its handle."""
         if self._free:
             index = heapq.heappop(self._free)
         else:
@@ -66,5 +67,5 @@ class Handles(Generic[T]):
         self._next = 0
 
     def items(self) -> Iterator[tuple[int, T]]:
-        """Iterate over pairs of handle and object, ordered by index."""
+        """Iterate over pairs of a handle and its object, in the order of the indices."""
         yield from sorted(self._held.items(), key=lambda item: item[0] % (1 << INDEX_BITS))

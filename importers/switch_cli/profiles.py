@@ -1,4 +1,4 @@
-"""Commands for action profiles: members, groups, and entries that refer to them."""
+"""Commands for action profiles: members, groups, and the entries that refer to these."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.handles import Handles
 from importers.switch_cli.tables import Tables, action_call, split
 
-FIRST_ID = 1  # P4Runtime id of handle 0 (members and groups), since id 0 means "all"
+FIRST_ID = 1  # P4Runtime id of the member or group with handle 0, because id 0 means "all"
 
 
 class Profiles:
@@ -20,13 +20,14 @@ class Profiles:
     def __init__(self, switch: fy.Switch, tables: Tables) -> None:
         self._switch = switch
         self._tables = tables
-        self._members: dict[str, Handles[None]] = {}  # full profile name -> its members
-        # full profile name -> groups, each with the handles of its members
+        # map from full profile name to the members of the profile
+        self._members: dict[str, Handles[None]] = {}
+        # map from full profile name to the groups; each group has the handles of its members
         self._groups: dict[str, Handles[list[int]]] = {}
 
     @command("act_prof_create_member")
     async def create_member(self, profile: str, action: str, *params: str) -> Answer:
-        """Add a member with an action and its parameters."""
+        """Add a member, which is an action with its parameters."""
         found = self._find(profile)
         call = action_call(found.actions, action, params)
         handle = self._members_of(found).add(None)
@@ -39,7 +40,7 @@ class Profiles:
 
     @command("act_prof_modify_member")
     async def modify_member(self, profile: str, action: str, handle: int, *params: str) -> Answer:
-        """Change a member's action."""
+        """Change the action of a member."""
         found = self._find(profile)
         _ = self._members_of(found)[handle]
         await self._switch.modify(

@@ -1,4 +1,7 @@
-"""Commands for multicast groups and mirroring sessions (P4Runtime: packet replication engine)."""
+"""Commands for multicast groups and mirroring sessions.
+
+P4Runtime calls this the packet replication engine.
+"""
 
 from dataclasses import dataclass, field
 
@@ -12,11 +15,11 @@ LAGS = "|"  # separates a node's ports from its link aggregation groups
 
 @dataclass
 class _Node:
-    """A multicast node that sends one copy to each port, with `rid` as egress_rid."""
+    """A multicast node. It sends one copy to each of its ports, with `rid` as egress_rid."""
 
     rid: int
     ports: tuple[int, ...]
-    group: int | None = None  # the group that the node is associated with
+    group: int | None = None  # the group of the node; None if it has none
 
 
 @dataclass
@@ -25,17 +28,17 @@ class _Group:
 
 
 class Replication:
-    """The packet replication engine of one switch, with groups of nodes as in simple_switch.
+    """Packet replication engine of one switch. Its groups consist of nodes, as in simple_switch.
 
-    P4Runtime has no nodes; its groups consist of replicas. Therefore, a change of a node rewrites
-    its group and the sessions that mirror to the group.
+    P4Runtime has no nodes; its groups consist of replicas. Therefore, if a node changes, its group
+    is written again, and also the sessions that mirror to this group.
     """
 
     def __init__(self, switch: fy.Switch) -> None:
         self._switch = switch
         self._nodes: Handles[_Node] = Handles("multicast node")
         self._groups: dict[int, _Group] = {}
-        # map from mirroring session to the group that it copies to
+        # map from mirroring session to the group to which it copies
         self._sessions: dict[int, int | None] = {}
 
     @command("mc_mgrp_create")
@@ -49,7 +52,7 @@ class Replication:
 
     @command("mc_mgrp_destroy")
     async def destroy_group(self, group: int) -> Answer:
-        """Remove a multicast group; its nodes remain without a group."""
+        """Remove a multicast group. Its nodes remain, but have no group."""
         nodes = self._group(group).nodes
         await self._switch.delete([fy.P4MulticastGroupEntry(group)])
         for handle in nodes:
@@ -59,7 +62,7 @@ class Replication:
 
     @command("mc_node_create")
     async def create_node(self, rid: int, *ports: str) -> Answer:
-        """Create a node; the node copies nothing until it is associated with a group."""
+        """Create a node. It copies nothing until it is associated with a group."""
         handle = self._nodes.add(_Node(rid, _ports(ports)))
         return [f"node was created with handle {handle}"]
 
@@ -104,7 +107,7 @@ class Replication:
 
     @command("mc_node_destroy")
     async def destroy_node(self, node: int) -> Answer:
-        """Remove a node and remove its copies from its group."""
+        """Remove a node, and remove its copies from its group."""
         group = self._nodes[node].group
         if group is not None:
             await self.dissociate(group, node)
@@ -113,13 +116,13 @@ class Replication:
 
     @command("mirroring_add")
     async def add_session(self, mirror_id: int, egress_port: int) -> Answer:
-        """Send clones of a session to a port."""
+        """Send the clones of a session to a port."""
         await self._set_session(mirror_id, None, [(egress_port, 0)])
         return []
 
     @command("mirroring_add_mc")
     async def add_session_to_group(self, mirror_id: int, group: int) -> Answer:
-        """Send clones of a session to a multicast group."""
+        """Send the clones of a session to a multicast group."""
         self._group(group)
         await self._set_session(mirror_id, group, self._replicas(group))
         return []
@@ -141,12 +144,12 @@ class Replication:
         return self._groups[group]
 
     def _replicas(self, group: int) -> list[tuple[int, int]]:
-        """Return the port and egress_rid of each copy."""
+        """Return the port and the egress_rid of each copy."""
         nodes = [self._nodes[handle] for handle in self._groups[group].nodes]
         return [(port, node.rid) for node in nodes for port in node.ports]
 
     async def _write(self, group: int) -> None:
-        """Write a group and the sessions that copy to it."""
+        """Write a group, and the sessions that copy to it."""
         replicas = self._replicas(group)
         sessions = [session for session, to in self._sessions.items() if to == group]
         await self._switch.modify(
@@ -159,7 +162,7 @@ class Replication:
     async def _set_session(
         self, session: int, group: int | None, replicas: list[tuple[int, int]]
     ) -> None:
-        """Set the copies of a session; replace an existing session, as in simple_switch."""
+        """Set the copies of a session. As in simple_switch, an existing session is replaced."""
         entry = fy.P4CloneSessionEntry(session, replicas=replicas)
         await self._switch.write([~entry if session in self._sessions else +entry])
         self._sessions[session] = group

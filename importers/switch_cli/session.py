@@ -1,4 +1,4 @@
-"""Executor of simple_switch_CLI commands on one connected switch."""
+"""Executes simple_switch_CLI commands on one connected switch."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.session.error_reporting import refusal
 
-# Commands that are not supported, and the reason.
+# Map from commands that are not supported to the reasons.
 UNSUPPORTED = {
     "set_crc16_parameters": "only Thrift can set hash functions",
     "set_crc32_parameters": "only Thrift can set hash functions",
@@ -41,10 +41,10 @@ UNSUPPORTED = {
 
 
 class Session:
-    """Session with one switch, with the handles of simple_switch.
+    """Session with one switch. It uses the handles of simple_switch.
 
     `node` is the switch in the network, and `ports` are its ports. `report` is called with messages
-    for the user: results of read commands, and deviations from requested values.
+    for the user: results of read commands, and values that differ from the requested values.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Session:
         self._handlers = {name: h for each in families for name, h in commands_of(each).items()}
 
     async def run(self, path: Path) -> int:
-        """Run a script; return the number of failed commands, each reported in one line.
+        """Run a script. Report each command that fails in one line. Return how many failed.
 
-        Continues after failed commands, as simple_switch_CLI does. Raises CommandError for an
-        unreadable script.
+        As in simple_switch_CLI, a failed command does not end the script. Raises CommandError if
+        the script cannot be read.
         """
         failures = 0
         for line in read_script(path):
@@ -77,7 +77,10 @@ class Session:
         return failures
 
     async def execute(self, line: Line) -> Answer:
-        """Execute one command; return its result. Raises CommandError, with the location."""
+        """Execute one command, and return its result.
+
+        Raises CommandError, which contains the location of the command.
+        """
         self._where = line.where
         name, *words = line.words
         try:
@@ -107,7 +110,10 @@ class CommandScript:
     path: Path
 
     async def write(self, switch: fy.Switch, net: Network) -> list[str]:
-        """Run the script; return the results of read commands, and the failures."""
+        """Run the script.
+
+        Return the results of read commands, and the messages of failed commands.
+        """
         lines: list[str] = []
         ports = [net.port(switch.name, neighbour) for neighbour in net.neighbours(switch.name)]
         await Session(switch, net.switch(switch.name), ports, lines.append).run(self.path)
@@ -116,8 +122,8 @@ class CommandScript:
 
 @dataclass(frozen=True)
 class ProgramAlone:
-    """Initial state of a switch with empty tables."""
+    """Initial state of a switch whose tables are empty."""
 
     async def write(self, _switch: fy.Switch, _net: Network) -> list[str]:
-        """Do nothing, since the connection has already pushed the program."""
+        """Do nothing, because the program was already pushed when the switch was connected."""
         return []

@@ -10,16 +10,17 @@ from finsy.p4schema import P4DirectCounter, P4DirectMeter, P4Table
 from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.tables import Tables
 
-# number of rates of a v1model meter; packets are yellow above the first rate and red above the
+# number of rates of a v1model meter: a packet is yellow above the first rate, and red above the
 # second
 RATES = 2
-PER_SECOND = 1_000_000  # factor, since rates in simple_switch_CLI are per microsecond
+PER_SECOND = 1_000_000  # factor, because rates in simple_switch_CLI are per microsecond
 AT_ONCE = 1024  # maximum number of cells per write request
 
 
 class State:
-    """Registers, counters and meters of one switch; `note` is called with messages on rounded
-    values.
+    """Registers, counters and meters of one switch.
+
+    `note` is called with messages about values that were rounded.
     """
 
     def __init__(self, switch: fy.Switch, tables: Tables, note: Callable[[str], None]) -> None:
@@ -104,7 +105,10 @@ class State:
 
     @command("meter_set_rates")
     async def set_meter(self, meter: str, index: int, *rates: str) -> Answer:
-        """Set the rates of a meter cell or, for a direct meter, of the entry with this handle."""
+        """Set the rates of a meter cell.
+
+        For a direct meter, set the rates of the entry with this handle.
+        """
         config, found = self._config(rates), self._meter(meter)
         if isinstance(found, P4DirectMeter):
             entry = (await self._tables.handles(self._table(found).name))[index]
@@ -115,7 +119,10 @@ class State:
 
     @command("meter_array_set_rates")
     async def set_meters(self, meter: str, *rates: str) -> Answer:
-        """Set the rates of all meter cells or, for a direct meter, of all entries of its table."""
+        """Set the rates of all meter cells.
+
+        For a direct meter, set the rates of all entries in its table.
+        """
         config, found = self._config(rates), self._meter(meter)
         if isinstance(found, P4DirectMeter):
             entries = (await self._tables.handles(self._table(found).name)).items()
@@ -129,7 +136,10 @@ class State:
 
     @command("meter_get_rates", reads=True)
     async def read_meter(self, meter: str, index: int) -> Answer:
-        """Read the rates of a meter cell or, for a direct meter, of the entry with this handle."""
+        """Read the rates of a meter cell.
+
+        For a direct meter, read the rates of the entry with this handle.
+        """
         found = self._meter(meter)
         if isinstance(found, P4DirectMeter):
             entry = (await self._tables.handles(self._table(found).name))[index]
@@ -172,7 +182,10 @@ class State:
         return self._switch.p4info.tables[direct.direct_table_id]
 
     def _config(self, words: Sequence[str]) -> fy.P4MeterConfig:
-        """Convert two RATE:BURST arguments, per microsecond, to P4Runtime's integers per second."""
+        """Convert two arguments RATE:BURST to P4Runtime's integers.
+
+        RATE is per microsecond; P4Runtime's rates are per second.
+        """
         if len(words) != RATES:
             raise CommandError(f"{len(words)} rates: expected {RATES}, such as 0.001:10 0.002:20")
         (cir, cburst), (pir, pburst) = (self._rate(word) for word in words)
@@ -195,7 +208,7 @@ class State:
 
 
 def _slices(size: int) -> list[range]:
-    """Return the indices of an array, split into ranges that fit into one request."""
+    """Return the indices of an array, as ranges that each fit into one request."""
     return [range(first, min(first + AT_ONCE, size)) for first in range(0, size, AT_ONCE)]
 
 
@@ -205,7 +218,7 @@ def _entry_key(entry: fy.P4TableEntry) -> fy.P4TableEntry:
 
 
 class Queues:
-    """The egress queues of one switch, at these ports (see telemark.network.Network.switch)."""
+    """The egress queues of one switch at the given ports (see telemark.network.Network.switch)."""
 
     def __init__(self, node: Any, ports: Sequence[int]) -> None:
         self._node = node

@@ -1,4 +1,4 @@
-"""Commands for table entries, by handle, and for default actions."""
+"""Commands for default actions, and for table entries, which are identified by handles."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,14 +12,15 @@ from importers.switch_cli.handles import Handles
 from importers.switch_cli.values import match, number
 
 WITH_PRIORITY = {P4MatchType.TERNARY, P4MatchType.RANGE, P4MatchType.OPTIONAL}
-MAX_PRIORITY = 2**31 - 1  # maximum of an int32, the type of priorities in P4Runtime
+MAX_PRIORITY = 2**31 - 1  # maximum of the type of priorities in P4Runtime, which is int32
 ARROW = "=>"
 
 
 class Tables:
     """The tables of one switch.
 
-    Existing entries also get handles at the first command for their table, in the switch's order.
+    Entries that already exist also get handles, in the switch's order. They get them at the first
+    command for their table.
     """
 
     def __init__(self, switch: fy.Switch) -> None:
@@ -78,7 +79,7 @@ class Tables:
 
     @command("table_clear")
     async def clear(self, table: str) -> Answer:
-        """Delete all entries; new handles start at 0 again."""
+        """Delete all entries. The handles of new entries start at 0 again."""
         handles = await self.handles(table)
         await self._switch.delete([entry for _, entry in handles.items()])
         handles.clear()
@@ -100,7 +101,7 @@ class Tables:
 
     @command("table_dump", reads=True)
     async def dump(self, table: str) -> Answer:
-        """Return all entries, with their handles."""
+        """Return all entries and their handles."""
         of_table, handles = self.find(table), await self.handles(table)
         lines = ["==========", "TABLE ENTRIES"]
         for handle, entry in handles.items():
@@ -114,11 +115,11 @@ class Tables:
     # --- shared with other families of commands ----------------------------------------------
 
     def find(self, name: str) -> P4Table:
-        """Return a table by its full or abbreviated name. Raises CommandError."""
+        """Return a table. The name may be full or abbreviated. Raises CommandError."""
         return find("table", name, self._switch.p4info.tables)
 
     async def handles(self, name: str) -> Handles[fy.P4TableEntry]:
-        """Return the entries of a table by handle."""
+        """Return the entries of a table, as a map from handle to entry."""
         table = self.find(name).name
         if table not in self._entries:
             self._entries[table] = Handles(f"entry of table {name}", versioned=True)
@@ -127,7 +128,7 @@ class Tables:
         return self._entries[table]
 
     def entry(self, table: P4Table, keys: Sequence[str], priority: int) -> fy.P4TableEntry:
-        """Return an entry with its key in P4Runtime's format. Raises CommandError."""
+        """Return an entry whose key is in P4Runtime's format. Raises CommandError."""
         fields = list(table.match_fields)
         if len(keys) != len(fields):
             names = ", ".join(field.name for field in fields)
@@ -137,7 +138,7 @@ class Tables:
         return fy.P4TableEntry(table.name, match=fy.Match(given), priority=priority)
 
     async def insert(self, table: P4Table, entry: fy.P4TableEntry) -> Answer:
-        """Insert an entry and assign a handle to it."""
+        """Insert an entry. Give a handle to it."""
         handles = await self.handles(table.name)
         await self._switch.insert([entry])
         return [f"Entry has been added with handle {handles.add(entry)}"]
@@ -146,9 +147,9 @@ class Tables:
         await self._switch.modify([replace(entry, is_default_action=True)])
 
     async def _read_entries(self, table: P4Table) -> list[fy.P4TableEntry]:
-        """Read the entries of a table, with full field names.
+        """Read the entries of a table. The names of fields are full names.
 
-        finsy returns only the last part of a name.
+        finsy would return only the last part of a name.
         """
         names = {field.alias: field.name for field in table.match_fields}
         found: Any = self._switch.read(fy.P4TableEntry(table.name))  # see controllers.tables
@@ -182,15 +183,18 @@ def _describe_action(table: P4Table, entry: fy.P4TableEntry) -> str:
 
 
 def has_priority(table: P4Table) -> bool:
-    """Return whether entries of a table have a priority."""
+    """Return whether the entries of a table have priorities."""
     return any(field.match_type in WITH_PRIORITY for field in table.match_fields)
 
 
 def split(table: P4Table, words: Sequence[str]) -> tuple[list[str], list[str], int]:
-    """Split KEYS => PARAMETERS [PRIORITY] into keys, parameters and P4Runtime's priority.
+    """PARAMETERS [PRIORITY].
 
-    In simple_switch_CLI, the smallest number has precedence; in P4Runtime, the largest. Raises
-    CommandError.
+    Returns the keys, the parameters, and the priority for P4Runtime. => PARAMETERS [PRIORITY] into
+    keys, parameters and P4Runtime's priority.
+
+    In simple_switch_CLI, the entry with the smallest number takes precedence. In P4Runtime, the
+    entry with the largest number does. Raises CommandError.
     """
     rest, priority = list(words), 0
     if has_priority(table):
@@ -208,7 +212,7 @@ def split(table: P4Table, words: Sequence[str]) -> tuple[list[str], list[str], i
 
 
 def action_call(actions: Iterable[Any], name: str, words: Sequence[str]) -> fy.Action:
-    """Return an action of a table or profile with its parameters. Raises CommandError."""
+    """Return an action of a table or profile, with parameters. Raises CommandError."""
     action: P4ActionRef = find("action", name, actions)
     params = list(action.params)
     if len(words) != len(params):

@@ -1,4 +1,4 @@
-"""Values of match fields and action parameters in simple_switch_CLI's syntax."""
+"""Values of match fields and of action parameters, in the syntax of simple_switch_CLI."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ IPV4_BITS, MAC_BITS, IPV6_BITS = 32, 48, 128
 
 
 def number(word: str, bits: int) -> int:
-    """Parse a value of `bits` bits: 10, 0x0a, 0b1010, or an address of that length."""
+    """Parse a value of `bits` bits: 10, 0x0a, 0b1010, or an address with this number of bits."""
     try:
         if bits == IPV4_BITS and "." in word:
             value = int(IPv4Address(word))
@@ -32,7 +32,7 @@ def number(word: str, bits: int) -> int:
 
 
 def match(field: P4MatchField, word: str) -> Any:
-    """Return a match value for finsy; None matches anything. Raises CommandError."""
+    """Return a match value for finsy; None means that anything matches. Raises CommandError."""
     try:
         return _MATCHES[field.match_type](word, field.bitwidth)
     except CommandError as error:
@@ -52,7 +52,7 @@ def _ternary(word: str, bits: int) -> tuple[int, int] | None:
 
 
 def _optional(word: str, bits: int) -> int | None:
-    """Parse an optional field: a ternary field whose mask has either all bits or none."""
+    """Parse an optional field. It is a ternary field; its mask must have all bits or no bits."""
     masked = _ternary(word, bits)
     if masked is None:
         return None

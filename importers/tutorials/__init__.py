@@ -1,4 +1,4 @@
-"""Importer of p4lang/tutorials networks: topology.json, with its sX-runtime.json."""
+"""Importer of p4lang/tutorials networks: topology.json, and its sX-runtime.json."""
 
 from importers.tutorials.topology import read
 

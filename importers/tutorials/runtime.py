@@ -1,7 +1,8 @@
 """sX-runtime.json of p4lang/tutorials: table entries, multicast groups and clone sessions.
 
-Values are numbers, or strings with IPv4, IPv6 or MAC addresses; an exact value may be in a list. An
-LPM field is [value, prefix length], a ternary field [value, mask], a range field [low, high].
+A value is a number, or a string with an IPv4, IPv6 or MAC address. An exact value may be in a list.
+An LPM field is [value, prefix length], a ternary field is [value, mask], and a range field is [low,
+high].
 """
 
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class RuntimeFile:
         return None if blob is None else Path(blob.text()).stem
 
     async def write(self, switch: fy.Switch, _net: Network) -> list[str]:
-        """Write the content; return a message with the counts. Raises TestbedError."""
+        """Write the content. Return a message with the numbers of entities. Raises TestbedError."""
         for key, _ in self.document.items():
             if key not in KEYS:
                 self.document.wrong(f"only the keys {', '.join(KEYS)}; found {key}")
@@ -51,10 +52,10 @@ class RuntimeFile:
 
 
 async def _write(switch: fy.Switch, entity: Entity, entry: Document) -> None:
-    """Write one entity; report an error with its location in the file."""
+    """Write one entity. If the switch reports an error, add the location in the file."""
     try:
         if isinstance(entity, fy.P4TableEntry) and entity.is_default_action:
-            # a default entry always exists, so it can only be modified
+            # a default entry always exists, so it is modified, not inserted
             await switch.modify([entity])
         else:
             await switch.insert([entity])
@@ -79,7 +80,7 @@ def _table_entry(entry: Document) -> fy.P4TableEntry:
 
 
 def _value(value: Document) -> Any:
-    """Convert a value for finsy: a number, a string, or a pair of them."""
+    """Convert a value for finsy. The result is a number, a string, or a pair of these."""
     if not isinstance(value.value, list):
         return _scalar(value)
     parts = [_scalar(part) for part in value.entries()]
@@ -109,7 +110,7 @@ def _clone_session(entry: Document) -> fy.P4CloneSessionEntry:
 
 
 def _replicas(entry: Document) -> list[tuple[int, int]]:
-    """Return pairs of port and instance; an omitted instance is 0."""
+    """Return pairs of a port and an instance. A missing instance is 0."""
     replicas = []
     for replica in entry["replicas"].entries():
         instance = replica.get("instance")

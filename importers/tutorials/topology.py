@@ -1,4 +1,4 @@
-"""topology.json of p4lang/tutorials (utils/run_exercise.py there): hosts, switches and links."""
+"""topology.json of p4lang/tutorials (there utils/run_exercise.py): hosts, switches and links."""
 
 import re
 from ipaddress import IPv4Interface
@@ -17,15 +17,16 @@ from telemark.topology.checks import MAC
 PORT = re.compile(r"(.+)-p([0-9]{1,9})")
 DELAY = re.compile(r"(\d+(?:\.\d+)?) *(us|ms|s|)")
 MOST_PORT = 510
-# Map from switch option in the file to option of `minip4 switch`, minimum and maximum.
+# Map from switch option in the file to three values: option of `minip4 switch`, minimum and
+# maximum.
 SWITCH_OPTIONS = {"cpu_port": ("--cpu-port", 0, MOST_PORT),
                   "priority_queues": ("--priority-queues", 1, 8)}  # fmt: skip
-# keys of a switch that name a file, relative to the folder of the exercise
+# keys of a switch that name a file; the name is relative to the folder of the exercise
 FILES = ("runtime_json", "cli_input")
 
 
 def read(document: Document, program: Path | None) -> DescribedNetwork:
-    """Return the network; `program` replaces one of its programs. Raises TestbedError."""
+    """Return the network. `program` replaces one of its programs. Raises TestbedError."""
     folder = _folder(document)
     hosts = {name: _host(name, host) for name, host in document["hosts"].nodes().items()}
     described = document["switches"].nodes(hosts)
@@ -46,14 +47,14 @@ def read(document: Document, program: Path | None) -> DescribedNetwork:
         links=all_links,
         messages=[_unit_message(link, {*hosts}) for link in all_links if link.properties1],
         compiled=folder / "build",
-        folders=[folder / "logs"],  # p4runtime_lib writes request logs here
+        folders=[folder / "logs"],  # p4runtime_lib writes logs of requests here
     )  # fmt: skip
 
 
 def _folder(document: Document) -> Path:
-    """Return the folder of the exercise, which is the topology's folder or its parent.
+    """Return the folder of the exercise: the folder of the topology, or its parent.
 
-    Paths in the topology are relative to it.
+    Paths in the topology are relative to the folder of the exercise.
     """
     named = [
         switch[key] for _, switch in document["switches"].items() for key in FILES
@@ -88,7 +89,10 @@ def _host(name: str, host: Document) -> Host:
 
 
 def _populations(switch: Document, folder: Path) -> list[TablePopulation]:
-    """Return the entries of both files; the commands may change entries of the runtime file."""
+    """Return the entries from both files.
+
+    Commands come last, so they may change runtime entries.
+    """
     runtime, script = (switch.get(key) for key in FILES)
     populations: list[TablePopulation] = []
     if runtime is not None:
@@ -99,9 +103,9 @@ def _populations(switch: Document, folder: Path) -> list[TablePopulation]:
 
 
 def _stem(switch: Document, populations: list[TablePopulation]) -> str | None:
-    """Return the name of the switch's program, if given.
+    """Return the name of the program of the switch; None if there is none.
 
-    The program named in the runtime file has precedence, as in p4lang/tutorials.
+    As in p4lang/tutorials, the program that the runtime file names takes precedence.
     """
     for population in populations:
         if isinstance(population, RuntimeFile) and population.program is not None:
@@ -121,8 +125,8 @@ def _options(switch: Document) -> list[str]:
 def _link(link: Document, hosts: set[str], switches: set[str]) -> Link:
     """Convert [node, node, latency, bandwidth].
 
-    Latency is a number of ms or a string with a unit. Bandwidth is in Mbit/s. Both are optional,
-    and apply in both directions, except to traffic from hosts (see _unit_message).
+    Latency is a number of ms, or a string with a unit. Bandwidth is in Mbit/s. Both are optional.
+    They apply in both directions, but not to traffic from hosts (see _unit_message).
     """
     parts = link.entries()
     if not 2 <= len(parts) <= 4:
@@ -149,7 +153,10 @@ def _end(end: Document, hosts: set[str], switches: set[str]) -> tuple[str, int |
 
 
 def _delay_us(latency: Document) -> float:
-    """Convert a number in ms, or a string with a unit (default: us, as in tc)."""
+    """Convert a delay to us.
+
+    A number is in ms. A string may have a unit; without a unit it is in us, as in tc.
+    """
     if not isinstance(latency.value, str):
         return 1000 * latency.number()
     match = DELAY.fullmatch(latency.value)
@@ -159,7 +166,7 @@ def _delay_us(latency: Document) -> float:
 
 
 def _unit_message(link: Link, hosts: set[str]) -> str:
-    """Return a message that shows a link's delay and bandwidth before and after conversion."""
+    """Return a message with a link's delay and bandwidth, before and after conversion."""
     ours = link.properties1
     words = []
     if "delay_us" in ours:

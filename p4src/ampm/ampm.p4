@@ -1,6 +1,6 @@
 /* The AM-PM switch: forwards packets, and measures watched flows by alternate marking. For each
- * flow, the entries of the controller select the methods, and the role of the switch on the path:
- * first, middle or last.
+ * flow, the controller's entries select the methods, and the role of the switch on the path: first,
+ * middle or last.
  *
  *   ingress   watch --> method: block and pulse of the packet, from the clock or from its bits
  *                   --> records of arrivals
@@ -28,7 +28,7 @@ control AmpmIngress(
     ReadoutRequest() readout_request;
     ReadoutArrival() readout_arrival;
 
-    // Packets and bytes of each flow and colour; the index is 2 * flow + colour.
+    // Packets and bytes per flow and colour; the index is 2 * flow + colour.
     counter(AMPM_CELLS, CounterType.packets_and_bytes) arrivals;
 
     apply {

@@ -1,15 +1,15 @@
-/* Mixed hashed marking: several delay samples per block (RFC 9342 section 7.2.2). It needs no bit
- * in addition to the colour.
+/* Mixed hashed marking: several delay samples per block (RFC 9342 section 7.2.2). Apart from the
+ * colour, it needs no bit.
  *
  *   block 0, colour 0                block 1, colour 1
  *   . . H . . . . H . . H . .        . . . H . . H . .      H: hash of the packet AND mask = 0
  *
- * Every measuring point computes the same hash of fields that do not change on the path. So all
+ * Every measuring point computes the same hash, of fields that do not change on the path. So all
  * points sample the same packets, and samples need no mark. The colour determines the block of a
- * packet, so samples of different blocks are not mixed. The hash also selects one of the block's
- * eight slots for each sample, so that a lost sample does not change the slots of other samples.
- * Only the first sample of a slot is stored. Two samples are of the same packet if their block and
- * hash agree. */
+ * packet, so samples of different blocks are not mixed. The hash also selects one of the eight
+ * slots of the block. So a lost sample does not change the slots of other samples. A slot stores
+ * only its first sample. Two samples are from the same packet if their blocks and their hashes are
+ * equal. */
 #ifndef TELEMARK_AMPM_HASHED_P4
 #define TELEMARK_AMPM_HASHED_P4
 
@@ -24,9 +24,9 @@ struct sample_t {
 }
 
 control HashedChoice(in headers_t hdr, in watch_t watch, inout sample_t sample) {
-    bit<32> unwanted = 0;  // hash bits under the mask; 0 means that the packet is a sample
+    bit<32> unwanted = 0;  // bits of the hash under the mask; 0 means that the packet is a sample
 
-    // One packet in 2^n is a sample; `mask` has n bits, among the lower 29.
+    // One of 2^n packets is a sample. `mask` has n bits, which are among the lower 29 bits.
     action set_sampling(bit<32> mask) {
         unwanted = sample.hash & mask;
     }
@@ -69,8 +69,8 @@ control HashedChoice(in headers_t hdr, in watch_t watch, inout sample_t sample) 
 
 const bit<16> READOUT_SAMPLE = 3;  // index: slot; values: block_us, samples, time_us, hash
 
-/* Record of a sample at one measuring point: the number of packets with this slot, and the time and
- * hash of the first such packet. */
+/* Record of a slot at one measuring point: the number of packets with this slot, and the time and
+ * the hash of the first of these packets. */
 control SampleRecord(
     in watch_t watch, in sample_t sample, in bit<48> time_us, inout readout_values_t readout) {
     register<bit<48>>(AMPM_CELLS * AMPM_SAMPLES) block_us;

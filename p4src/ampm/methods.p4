@@ -1,4 +1,4 @@
-/* All methods of alternate marking; each flow uses one or several of them. */
+/* All methods of alternate marking. Each flow uses one or several methods. */
 #ifndef TELEMARK_AMPM_METHODS_P4
 #define TELEMARK_AMPM_METHODS_P4
 
@@ -8,7 +8,8 @@
 #include "step.p4"
 #include "watch.p4"
 
-/* Determines a packet's block, and whether the packet is the pulse, by the methods of its flow. */
+/* Determines the block of a packet, and whether the packet is the pulse, by the methods of the
+ * flow. */
 control Methods(in headers_t hdr, inout watch_t watch, inout sample_t sample) {
     PulseChoice() pulse_choice;
     StepColour() step_colour;

@@ -1,6 +1,6 @@
-/* Pulse marking: one marked packet per block. The delay is the difference between its times at two
- * measuring points. Each point reads its packet count when the marked packet passes; the loss is
- * the difference between these counts.
+/* Pulse marking: one packet per block is marked. The delay is the difference between the times of
+ * this packet at two measuring points. When the marked packet passes, each point reads its packet
+ * count. The loss is the difference between these counts.
  *
  *          |------------ block ------------|
  *   first  |        [counting interval]    |
@@ -10,33 +10,34 @@
  *   point   1 2 3 ...     n at P                loss between two pulses: difference of the counts' growth
  *
  * Without step marking, pulse marking uses only the D bit. A point assigns a pulse to the block in
- * which it arrives. This is correct if clock error + delay < L / 4, since the interval is the
- * middle half of the block. The error of the count is the number of packets that overtake the pulse
- * or are overtaken by it.
+ * which the pulse arrives. This is correct if clock error + delay < L / 4, because the interval is
+ * the middle half of the block. The error of the count is the number of packets that overtake the
+ * pulse, or that the pulse overtakes.
  *
  * Double marking is pulse marking together with step marking (RFC 9341 section 3.2.2). The colour
- * of the pulse determines its block. The loss is computed from the counts per colour, so the order
- * of packets has no effect. This is correct if clock error + delay < L / 2. The record shows
- * whether the pulse of a block was lost or duplicated. */
+ * of the pulse then determines its block. The loss is computed from the counts per colour, so it
+ * does not depend on the order of packets. This is correct if clock error + delay < L / 2. The
+ * record also shows whether the pulse of a block was lost or duplicated. */
 #ifndef TELEMARK_AMPM_PULSE_P4
 #define TELEMARK_AMPM_PULSE_P4
 
 #include "watch.p4"
 
-/* At the first switch: selects one packet per block, the first packet in the window. */
+/* At the first switch: selects one packet per block. It is the first packet in the window. */
 control PulseChoice(inout watch_t watch) {
     register<bit<48>>(AMPM_FLOWS) latch;  // start of the block of the latest pulse, plus 1
 
-    // A single action tests and sets the latch, so that it selects only one packet.
+    // One action tests and sets the latch, so that only one packet is selected.
     action choose() {
         bit<48> latched;
         latch.read(latched, watch.flow);
         watch.pulse = latched != watch.block_us + 1 ? 1w1 : 1w0;
-        latch.write(watch.flow, watch.block_us + 1);  // 0 is the value of an unused register
+        // plus 1, because 0 is the value of an unused register
+        latch.write(watch.flow, watch.block_us + 1);
     }
 
-    // Time window in which a method sends its pulse. A part of a block is a ternary range of the
-    // clock (TimeFlip).
+    // Time window in which a method sends its pulse. The window is a part of the block, given as a
+    // ternary range of the clock (TimeFlip).
     table pulse_window {
         key = {
             watch.methods: ternary;
@@ -65,9 +66,9 @@ control PulseBit(inout watch_t watch) {
 
 const bit<16> READOUT_PULSE = 2;  // index: cell; values: block_us, pulses, time_us, packets
 
-/* Record of the pulse of a block at one measuring point: the number of pulses (not 1 in case of an
- * error), the time of the first pulse, and the number of packets of the flow up to and including
- * this pulse. */
+/* Record of the pulse of a block at one measuring point. It has the number of pulses (another
+ * number than 1 is an error), the time of the first pulse, and the number of packets of the flow up
+ * to this pulse (included). */
 control PulseRecord(
     in watch_t watch, in bit<48> time_us, inout readout_values_t readout) {
     register<bit<48>>(AMPM_FLOWS) running;  // packets of the flow in all blocks

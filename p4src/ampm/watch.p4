@@ -1,13 +1,13 @@
-/* Common clock, watch list (list of measured flows) and border of the measurement domain.
+/* Common clock, watch list (list of measured flows), and border of the measurement domain.
  *
  * A block lasts 2^block_shift microseconds of the common clock; block = clock >> block_shift. All
- * times are modulo 2^48. A block is identified by its start time, so a wrap-around of the clock has
- * no effect. For each packet of a watched flow, the methods read the mark bits. They determine the
- * packet's block (`block_us`) and whether the packet is the pulse of the block (`pulse`). The
- * records at the arrival and departure of packets depend only on these two fields.
+ * times are modulo 2^48. The start time identifies a block, so nothing goes wrong when the clock
+ * wraps around. For each packet of a watched flow, the methods read the mark bits. They determine
+ * the block of the packet (`block_us`), and whether the packet is the pulse of the block (`pulse`).
+ * The records of arrivals and departures depend only on `block_us` and `pulse`.
  *
- * A program declares `struct headers_t` before it includes this file. The struct is that of
- * include/parser.p4, or has at least the same members. */
+ * A program declares `struct headers_t` before it includes this file. This struct is the one in
+ * include/parser.p4, or has at least its members. */
 #ifndef TELEMARK_AMPM_WATCH_P4
 #define TELEMARK_AMPM_WATCH_P4
 
@@ -17,7 +17,7 @@
 #define AMPM_FLOWS 1024
 #define AMPM_CELLS 2 * AMPM_FLOWS
 
-// An IPv6 header and a hop-by-hop header with the AltMark option.
+// length of an IPv6 header and a hop-by-hop header with the AltMark option
 const bit<16> ENCAPSULATION_BYTES = 48;
 
 // Methods of a flow, as flags.
@@ -27,20 +27,20 @@ const bit<8> METHOD_MULTIPLEXED = 4;
 const bit<8> METHOD_HASHED = 8;
 
 struct watch_t {
-    bit<1> watched;  // the packet belongs to a flow on the watch list
+    bit<1> watched;  // the flow of the packet is on the watch list
     bit<1> first;    // this switch is the first of the domain; it sets the marks
     bit<1> last;     // this switch is the last of the domain; it clears the marks
     bit<1> tunnel_end;  // this switch also removes the outer IPv6 header
-    bit<6> dscp;        // DSCP outside of the domain, to restore the bits used for marks
+    bit<6> dscp;        // DSCP outside of the domain; the bits used for marks are restored from it
     bit<8> methods;
-    bit<32> flow;     // flow number, assigned by the controller
+    bit<32> flow;     // number of the flow; the controller assigns it
     bit<48> now_us;   // arrival time of the packet on the common clock
-    bit<48> offset_us;  // common clock minus clock of this switch
+    bit<48> offset_us;  // time of the common clock minus time of this switch's clock
     bit<8> block_shift;
     bit<48> block_us;  // start of the packet's block on the common clock
-    bit<1> colour;     // colour of this block: its number modulo 2
+    bit<1> colour;     // colour of the block: the number of the block modulo 2
     bit<1> pulse;      // the packet is the pulse of its block
-    bit<32> cell;      // cell of the records of the block: 2 * flow + colour
+    bit<32> cell;      // cell of the block's records: 2 * flow + colour
     bit<1> colour_bit;  // marks on the wire: as received, or as set by the first switch
     bit<1> pulse_bit;
 }
@@ -51,7 +51,7 @@ control Watch(
     bit<16> dst_port = 0;
 
     // The clock of a switch starts at an arbitrary time. Therefore, the controller measures the
-    // offset to the common clock.
+    // offset between this clock and the common clock.
     action set_clock(bit<48> offset_us, bit<8> block_shift) {
         watch.offset_us = offset_us;
         watch.now_us = standard_metadata.ingress_global_timestamp + offset_us;
@@ -72,7 +72,7 @@ control Watch(
         watch.methods = methods;
     }
 
-    // Entry at the first switch of a flow, which is the only one that sets marks.
+    // Entry at the first switch of a flow. Only this switch sets marks.
     action mark(bit<16> flow, bit<8> methods) {
         watched(flow, methods);
         watch.first = 1;
@@ -92,15 +92,16 @@ control Watch(
         watch.dscp = dscp;
     }
 
-    // Entry at the last switch, for a flow that the first switch encapsulates.
+    // Entry at the last switch, if the first switch encapsulates the flow.
     action observe_and_decapsulate(bit<16> flow, bit<8> methods) {
         observe_and_clear(flow, methods, 0);
         watch.tunnel_end = 1;
     }
 
-    /* At the first switch, if the host inserts no option. Only the source of a packet may insert an
-     * option (RFC 9343), so the switch encapsulates the packet (RFC 2473) and becomes the source of
-     * the outer packet. Traffic class and flow label are copied from the inner packet. */
+    /* Entry at the first switch, if the host inserts no option. Only the source of a packet may
+     * insert an option (RFC 9343). Therefore, the switch encapsulates the packet (RFC 2473); it is
+     * then the source of the outer packet. Traffic class and flow label are copied from the inner
+     * packet. */
     action encapsulate(
         bit<16> flow, bit<8> methods, bit<20> flow_mon_id, bit<128> src_addr, bit<128> dst_addr) {
         mark(flow, methods);
@@ -119,9 +120,9 @@ control Watch(
         hdr.altmark.reserved = 0;
     }
 
-    /* Match key of a flow: addresses and ports, each with a mask. The ports are 0 for a packet
-     * without ports, such as a fragment other than the first. So, if the entry of a flow has masks
-     * of 0 for the ports, all fragments of the flow are marked and counted (RFC 9341 section 4). */
+    /* Match key of a flow: addresses and ports, each with a mask. If a packet has no ports, the
+     * ports in the key are 0. Fragments other than the first have no ports. So if both port masks
+     * of an entry are 0, all fragments of the flow are marked and counted (RFC 9341 section 4). */
     table watch_list {
         key = {
             hdr.ipv4.src_addr: ternary;
@@ -135,7 +136,7 @@ control Watch(
         size = AMPM_FLOWS;
     }
 
-    // Flows of packets with the AltMark option; RFC 9343 section 5.3 defines the key.
+    // Flows whose packets have the AltMark option. RFC 9343 section 5.3 defines the key.
     table watch_list_ipv6 {
         key = {
             hdr.altmark.flow_mon_id: exact;
@@ -147,7 +148,7 @@ control Watch(
         size = AMPM_FLOWS;
     }
 
-    // Flows of IPv6 packets without this option; the key is as for IPv4.
+    // Flows of IPv6 packets without the AltMark option. The key is the same as for IPv4.
     table encapsulation_list {
         key = {
             hdr.ipv6.src_addr: ternary;
@@ -183,9 +184,9 @@ control Watch(
     }
 }
 
-/* Finds the block of a packet: the nearest block with its colour (RFC 8321 section 4.3). A delayed
- * packet arrives in the first half of the next block. If the clock of the first switch is fast,
- * a packet arrives in the second half of the previous block. */
+/* Finds the block of a packet: the nearest block with the packet's colour (RFC 8321 section 4.3).
+ * Because of its delay, a packet may arrive in the first half of the next block. If the clock of
+ * the first switch is fast, a packet may arrive in the second half of the previous block. */
 control NearestBlock(inout watch_t watch, in bit<1> colour) {
     apply {
         bit<48> length_us = 48w1 << watch.block_shift;
@@ -202,8 +203,8 @@ control NearestBlock(inout watch_t watch, in bit<1> colour) {
 }
 
 /* Removes the outer IPv6 packet, and copies its congestion mark to the inner packet (RFC 6040
- * section 4.2). An inner packet that is not ECN-capable passes unchanged. The RFC requires a drop,
- * but this drop would be counted as loss on the path. */
+ * section 4.2). If the inner packet is not ECN-capable, it passes without the mark. The RFC
+ * requires a drop in this case, but this drop would be counted as a loss on the path. */
 control Decapsulate(inout headers_t hdr) {
     apply {
         bit<2> outer_ecn = hdr.ipv6.traffic_class[1:0];
@@ -218,8 +219,8 @@ control Decapsulate(inout headers_t hdr) {
     }
 }
 
-/* Sets the marks of a packet that stays in the domain, or clears the marks of a packet that leaves
- * it. */
+/* Clears the marks of a packet that leaves the domain. Sets the marks of a packet that stays in the
+ * domain. */
 control LeaveDomain(inout headers_t hdr, inout watch_t watch) {
     Ipv4SetDscp() set_dscp;
     Decapsulate() decapsulate;

@@ -1,5 +1,5 @@
-/* Marks ECN-capable packets that find at least ECN_THRESHOLD packets in the queue (RFC 3168, 5),
- * as in the exercise `ecn` of p4lang/tutorials. DCTCP needs this rule (RFC 8257, 3.1). */
+/* Marks ECN-capable packets whose queue contains at least ECN_THRESHOLD packets (RFC 3168, 5). The
+ * exercise `ecn` of p4lang/tutorials has the same rule. DCTCP needs this rule (RFC 8257, 3.1). */
 #include "switch.p4"
 
 const bit<19> ECN_THRESHOLD = 10;  // in packets

@@ -1,7 +1,8 @@
-/* Probes that measure link utilisation. Each probe lists the ports of its path. Each switch inserts
- * the number of bytes that the port has sent since the previous probe, and the departure time of
- * the previous probe. The format is that of the exercise `link_monitor` of p4lang/tutorials:
- * EtherType 0x0812, the number of hops, the data of each hop (last hop first), and the ports. */
+/* Probes that measure the utilisation of links. Each probe lists the ports of its path. Each switch
+ * inserts two values for its port: the number of bytes that the port has sent since the previous
+ * probe, and the departure time of the previous probe. The format is that of the exercise
+ * `link_monitor` of p4lang/tutorials: EtherType 0x0812, the number of hops, the data of each hop
+ * (last hop first), and the ports. */
 #include "switch.p4"
 
 const bit<16> ETHERTYPE_PROBE = 0x0812;
@@ -13,10 +14,10 @@ header probe_t {
 }
 
 header probe_data_t {
-    bit<1> bos;  // 1 for the first hop, whose data are last
+    bit<1> bos;  // 1 for the first hop; the data of this hop are last
     bit<7> swid;
     bit<8> port;
-    bit<32> byte_cnt;  // bytes including this probe, with its received length
+    bit<32> byte_cnt;  // bytes, including this probe with the length that was received
     bit<48> last_time;  // departure time of the last probe (us)
     bit<48> cur_time;  // departure time of this probe (us)
 }
@@ -34,7 +35,7 @@ struct headers_t {
 }
 
 struct monitor_t {
-    bit<8> remaining;  // number of ports of the path up to this hop
+    bit<8> remaining;  // number of ports of the path, up to this hop
     bit<8> egress_spec;
 }
 
@@ -96,7 +97,8 @@ control MonitorIngress(
             forwarding.apply(hdr.ethernet, hdr.ipv4, standard_metadata);
         } else if (
             hdr.probe.isValid() && hdr.probe.hop_cnt < (bit<8>)MAX_HOPS
-            && standard_metadata.parser_error == error.NoError) {  // hop port is present
+            // the port of this hop is present
+            && standard_metadata.parser_error == error.NoError) {
             standard_metadata.egress_spec = (bit<9>)meta.egress_spec;
             hdr.probe.hop_cnt = hdr.probe.hop_cnt + 1;
         } else {
@@ -107,7 +109,7 @@ control MonitorIngress(
 
 control MonitorEgress(
     inout headers_t hdr, inout monitor_t meta, inout standard_metadata_t standard_metadata) {
-    register<bit<32>>(MAX_PORTS) sent_bytes;  // bytes per port since the last probe
+    register<bit<32>>(MAX_PORTS) sent_bytes;  // bytes that each port has sent since the last probe
     register<bit<48>>(MAX_PORTS) probed_us;
 
     action set_swid(bit<7> swid) {

@@ -1,9 +1,10 @@
-/* A count-min sketch of the packets of each flow (Cormode and Muthukrishnan 2005), in a router.
+/* A router with a count-min sketch that counts the packets of each flow (Cormode and Muthukrishnan
+ * 2005).
  *
- * There are four rows of counters. Each row has its own hash function, which assigns one counter to
- * each flow. This counter counts the packets of the flow. Other flows with the same counter can
- * only increase it. So the estimate is the minimum of the flow's four counters. The controller
- * chooses the hash functions, and reads the counters by readout packets. */
+ * There are four rows of counters. Each row has its own hash function, which assigns each flow to
+ * one counter of the row. This counter counts the packets of the flow. Other flows with the same
+ * counter can only increase the count. So the estimate is the minimum of the four counters of the
+ * flow. The controller chooses the hash functions, and reads the counters by readout packets. */
 #include "../include/readout.p4"
 #include "../include/routing.p4"
 
@@ -19,10 +20,10 @@ struct metadata_t {
 
 #include "../include/switch.p4"
 
-/* One row. Its hash is (a * flow + b) mod 2^64; the upper half of the hash, as a fraction, is the
- * position in the row. For random a and b, positions are pairwise independent (Dietzfelbinger
- * 1996), as required by the theory. Positions computed from salted CRCs are not independent: if the
- * CRCs of two flows are equal modulo a power of two, they are equal for every salt. */
+/* One row. Its hash is (a * flow + b) mod 2^64. The upper half of the hash, as a fraction, is the
+ * position in the row. If a and b are random, positions are pairwise independent (Dietzfelbinger
+ * 1996), as the theory requires. Positions from CRCs with a salt are not independent: if the CRCs
+ * of two flows are equal modulo a power of two, they are equal for every salt. */
 control Row(in bool counts, in bit<32> flow, in readout_values_t readout, inout bit<64> value) {
     register<bit<32>>(WIDTH) counters;
     bit<32> index = 0;

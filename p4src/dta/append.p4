@@ -1,9 +1,8 @@
-/* Append: collects the entries of a list into batches, and writes the batches to consecutive slots
- * in memory.
+/* Append: collects entries of a list in batches, and writes each batch to the next slot in memory.
  *
  * A list is a ring buffer of batches in memory. Each batch ends with a tail: the number of valid
- * entries, and the batch number. Batch numbers start at 1 and continue when the ring wraps (see
- * collectors/dta/append.py). */
+ * entries, and the batch number. Batch numbers start at 1, and continue when the ring starts again
+ * (see collectors/dta/append.py). */
 #ifndef TELEMARK_DTA_APPEND_P4
 #define TELEMARK_DTA_APPEND_P4
 
@@ -11,20 +10,20 @@
 #include "plan.p4"
 #include "../roce/transport.p4"
 
-#define DTA_LISTS 4096  // lists of all services together
+#define DTA_LISTS 4096  // number of lists of all services together
 
 // State of the incomplete batch:
-register<bit<512>>(DTA_LISTS) append_entries;  // first entry in the highest bits
+register<bit<512>>(DTA_LISTS) append_entries;  // the first entry is in the highest bits
 register<bit<8>>(DTA_LISTS) append_count;      // number of entries
 register<bit<32>>(DTA_LISTS) append_slot;      // slot of the batch in the ring
-register<bit<27>>(DTA_LISTS) append_number;    // number of the previous batch
+register<bit<27>>(DTA_LISTS) append_number;    // number of the previous batch in the list
 
 const bit<27> LAST_NUMBER = 0x7FFFFFF;  // the next number is 1; 0 means that nothing was written
 
-const bit<16> LIST_STATE = 8;  // readout record number; index: register index of the list
+const bit<16> LIST_STATE = 8;  // readout record number; the index is the register index of the list
 
 /* Reads or writes the state of a list: the number of the last batch, the slot of the next batch,
- * and the number of waiting entries. A write discards the waiting entries. */
+ * and the number of waiting entries. If the state is written, the waiting entries are discarded. */
 control ListAccess(inout readout_values_t readout) {
     bit<32> cell = readout.index & (DTA_LISTS - 1);
 
@@ -68,14 +67,15 @@ struct batch_t {
     bit<64> offset;   // offset in the region, in bytes
 }
 
-/* Plans the batch, in ingress. A batch is written when it is full, when a report requests an
- * immediate, or on a request to flush (`is_flush`). */
+/* Plans the batch; in ingress. A batch is written in three cases: it is full, a report asks for an
+ * immediate, or a packet-out flushes it (`is_flush`). */
 control PlanAppend(
     in append_t report, in bit<1> is_immediate, in bit<1> is_flush, inout plan_t plan,
     inout batch_t batch) {
     bit<32> lists = 0;
 
-    /* Sets the lists of the service: lists 0 to `count` - 1, with registers from `first` on. */
+    /* Sets the lists of the service. They have the numbers 0 to `count` - 1; their registers start
+     * at `first`. */
     action append(bit<8> session, bit<32> first, bit<32> count, bit<32> batches, bit<8> size) {
         batch.session = session;
         lists = count;
@@ -102,7 +102,8 @@ control PlanAppend(
     }
 
     action take_entry() {
-        // The batch consists of two halves of eight words, because bmv2 shifts by at most 255 bits.
+        // The batch is handled as two halves of eight words, because bmv2 shifts by at most 255
+        // bits.
         bit<256> half = (bit<256>)report.data << ((~batch.count & 7) << 5);
         batch.entries = batch.entries | (batch.count < 8 ? half ++ 256w0 : 256w0 ++ half);
         batch.count = batch.count + 1;
@@ -127,8 +128,8 @@ control PlanAppend(
     }
 }
 
-/* Updates the registers. If a batch must be written, copies it to the packet. Applied in ingress if
- * the report is not rejected. */
+/* Updates the registers. If a batch is to be written, copies it to the packet. This control runs in
+ * ingress if the report is not rejected. */
 control CommitAppend(inout headers_t hdr, in plan_t plan, in batch_t batch) {
     action gather() {
         append_entries.write(batch.index, batch.entries);
@@ -172,7 +173,7 @@ control CommitAppend(inout headers_t hdr, in plan_t plan, in batch_t batch) {
     }
 }
 
-/* Creates the RDMA request, in egress. The immediate value is the list number. */
+/* Creates the RDMA request; in egress. The immediate value is the number of the list. */
 control RequestAppend(in append_t report, in batch_t batch, inout request_t request) {
     apply {
         request.offset = batch.offset;

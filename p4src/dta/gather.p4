@@ -1,11 +1,11 @@
-/* DTA primitives that collect reports in the translator, and write several reports with one
- * request.
+/* DTA primitives for which the translator collects reports. One request then writes several
+ * reports.
  *
- * First, the translator plans the effect of a report: its cost, and whether gathered reports are
- * written now. Then it updates the registers, unless the report is rejected (duplicate sequence
- * number, or rate limit of a session). A packet-out can flush gathered reports: its record number
- * selects the primitive, and its index selects the reports. The packet-out becomes a report without
- * content; the controller gets no reply. */
+ * First, the translator plans the effect of a report: its cost, and whether collected reports are
+ * written now. A report is rejected if its sequence number is a duplicate, or if the rate limit of
+ * the session is exceeded. Otherwise, the translator updates the registers. A packet-out can flush
+ * collected reports: its record number selects the primitive, and its index selects the reports.
+ * The packet-out becomes a report without content, and the controller gets no reply. */
 #ifndef TELEMARK_DTA_GATHER_P4
 #define TELEMARK_DTA_GATHER_P4
 
@@ -13,12 +13,12 @@
 #include "postcarding.p4"
 #include "sketch_merge.p4"
 
-// Record numbers. The first 8 bits of an index are the service.
-const bit<16> FLUSH_LIST = 2;    // the index continues with the list (24 bits)
-const bit<16> FLUSH_ROW = 3;     // the index continues with the row of the cache (24 bits)
-const bit<16> FLUSH_COLUMN = 4;  // continues with sketch and first column / 8 (12 bits each)
+// Record numbers. The first 8 bits of an index are the number of the service.
+const bit<16> FLUSH_LIST = 2;    // the rest of the index is the list (24 bits)
+const bit<16> FLUSH_ROW = 3;     // the rest of the index is the row of the cache (24 bits)
+const bit<16> FLUSH_COLUMN = 4;  // the rest is the sketch, and the first column / 8 (12 bits each)
 
-/* `is_flush`: the packet-out is a flush request. */
+/* `is_flush`: the packet-out requests a flush. */
 control ReadFlush(inout headers_t hdr, inout plan_t plan, inout bit<1> is_flush) {
     action flush() {
         is_flush = 1;

@@ -1,17 +1,19 @@
-/* Hashes of keys: the slots of a key's copies, and the checksum that identifies the key to readers.
+/* Hashes of keys. They give the slots of the copies, and the checksum by which readers identify the
+ * key.
  *
- * The function is MurmurHash3_x86_32, with a different seed for each use. CRCs are unsuitable: two
- * CRCs of a key with different initial values differ by a constant, so keys that collide in the
- * slot of one copy collide in all slots. */
+ * The function is MurmurHash3_x86_32, with another seed for each use. CRCs are unsuitable: two CRCs
+ * of one key with different initial values differ by a constant. So two keys that have the same
+ * slot for one copy have the same slot for every copy. */
 #ifndef TELEMARK_DTA_HASHES_P4
 #define TELEMARK_DTA_HASHES_P4
 
-const bit<32> COPY_SEED = 0x9E3779B1;  // multiplied by the number of the copy, from 1
+// it is multiplied by the number of the copy; copies count from 1
+const bit<32> COPY_SEED = 0x9E3779B1;
 const bit<32> CHECKSUM_SEED = 0x7FEB352D;
 const bit<32> SESSION_SEED = 0x165667B1;
 
 const bit<32> ROW_SEED = 0xD3A2646C;
-const bit<32> HOP_SEED = 0x2C1B3C6D;  // the hop is added to this seed
+const bit<32> HOP_SEED = 0x2C1B3C6D;  // the number of the hop is added to this seed
 const bit<32> VALUE_SEED = 0x846CA68B;
 const bit<32> BLANK = 0x5BD1E995;  // code of a hop without a value
 
@@ -22,7 +24,7 @@ bit<32> murmur_block(in bit<32> state, in bit<32> word) {
     return (mixed[18:0] ++ mixed[31:19]) * 5 + 0xE6546B64;
 }
 
-/* Hash of the four words of a key, the most significant word first; each word is a block. */
+/* Hash of the four words of a key. Each word is a block; the most significant word is first. */
 bit<32> murmur(in bit<128> key, in bit<32> seed) {
     bit<32> state = murmur_block(seed, key[127:96]);
     state = murmur_block(state, key[95:64]);
@@ -33,12 +35,13 @@ bit<32> murmur(in bit<128> key, in bit<32> seed) {
     return state ^ (state >> 16);
 }
 
-/* Hash that selects the slot of a copy, before the mask of the store; copies count from 0. */
+/* Hash that selects the slot of a copy. The caller applies the mask of the store. Copies count from
+ * 0. */
 bit<32> copy_hash(in bit<128> key, in bit<32> copy) {
     return murmur(key, COPY_SEED * (copy + 1));
 }
 
-/* Code of a hop's value; codes are unique. */
+/* Code of the value of a hop. Different values have different codes. */
 bit<32> value_code(in bit<32> value) {
     return murmur((bit<128>)value, VALUE_SEED);
 }

@@ -1,10 +1,11 @@
-/* DTA wire formats of Telemark and of the published prototype (docs/reference/dta.md). */
+/* Wire formats of DTA: Telemark's format, and that of the published prototype
+ * (docs/reference/dta.md). */
 #ifndef TELEMARK_DTA_HEADERS_P4
 #define TELEMARK_DTA_HEADERS_P4
 
 #include "../include/headers.p4"
 
-#ifndef DTA_NACK_TRACKING  // 1: header of prototype reporters with loss tracking; 0: without
+#ifndef DTA_NACK_TRACKING  // prototype reporters: 1: header with loss tracking; 0: header without
 #define DTA_NACK_TRACKING 1
 #endif
 
@@ -79,8 +80,8 @@ header key_increment_t {
 
 header postcard_t {
     bit<8> redundancy;
-    bit<8> hop;   // number of the hop, from 0
-    bit<8> hops;  // number of hops of the path; 0 if unknown
+    bit<8> hop;   // number of the hop; hops count from 0
+    bit<8> hops;  // number of hops of the path; 0 means unknown
     bit<8> reserved;
     bit<128> key;
     bit<32> value;
@@ -95,11 +96,11 @@ header sketch_merge_t {
     bit<32> row_3;
 }
 
-header nack_t {  // follows dta_t, whose field `sequence` is the first missing number
+header nack_t {  // follows dta_t; the field `sequence` of dta_t is the first missing number
     bit<32> count;
 }
 
-// Prototype headers; Append is the same as in Telemark's format.
+// Headers of the prototype. Append is the same as in Telemark's format.
 header short_key_write_t {
     bit<8> redundancy;
     bit<32> key;
@@ -113,17 +114,17 @@ header short_key_increment_t {
 
 header short_postcard_t {
     bit<32> key;
-    bit<8> hop;   // number of the hop, from 1
+    bit<8> hop;   // number of the hop; hops count from 1
     bit<32> value;
 }
 
 header short_nack_t {  // has no base header
-    bit<8> sequence;  // last number before the missing ones
+    bit<8> sequence;  // last number before the missing reports
     bit<1> nack;
     bit<7> reserved;
 }
 
-// UDP length of each kind of report. Packets with other lengths are not reports.
+// UDP length for each kind of report. A packet with another length is not a report.
 @noWarn("unused") const bit<16> KEY_WRITE_1_LENGTH = 40;
 @noWarn("unused") const bit<16> KEY_WRITE_3_LENGTH = 48;
 @noWarn("unused") const bit<16> KEY_WRITE_7_LENGTH = 64;

@@ -1,9 +1,9 @@
-/* Paths of flows, read from the INT stacks that a sink removes, and conditions for reporting them.
- * Include this file after INT's parser. */
+/* Paths of flows, and the conditions under which a path is reported. The paths are read from the
+ * INT stacks that a sink removes. Include this file after INT's parser. */
 #ifndef TELEMARK_DTA_INT_PATHS_P4
 #define TELEMARK_DTA_INT_PATHS_P4
 
-// Each hop on the stack has only a node id.
+// A hop on the stack has only a node id.
 #define PATH_INSTRUCTIONS 0x8000
 #define PATH_HOP_LOG 0
 
@@ -12,17 +12,17 @@
 
 const bit<224> CONGESTED = 224w1 << 210;  // flag in the first word of a path
 
-/* Stores the path of each flow in a cell, like TrackFlow. */
+/* Stores the path of each flow in a cell, as TrackFlow does for other data. */
 control TrackPath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bit<1> congested) {
     register<bit<128>>(DTA_FLOW_CELLS) keys;
     register<bit<224>>(DTA_FLOW_CELLS) last_reported;
     register<bit<48>>(DTA_FLOW_CELLS) reported_us;
 
-    /* First word of a path: number of hops including this switch (8 bits), reserved (5), flags (3:
-     * congestion of this queue, E and M of the INT header), reserved (16). The other words are the
-     * node ids of this switch and of the five hops before it, newest first. A path is reported when
-     * it is new, when the queue reaches the threshold, and once per period, because the collector's
-     * memory may be overwritten. */
+    /* The first word of a path has: the number of hops including this switch (8 bits), reserved
+     * bits (5), flags (3: congestion of this queue, E and M of the INT header), and reserved bits
+     * (16). The other words are node ids: of this switch, and of the five hops before it, newest
+     * first. A path is reported when it is new, when the queue reaches the threshold, and once per
+     * period. The period is necessary because the collector's memory may be overwritten. */
     action update(bit<32> index, bit<48> period_us) {
         bit<128> key;
         bit<224> before;
@@ -41,7 +41,7 @@ control TrackPath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bi
         flow.wanted = flow.wanted & ~(
             (is_reported ? 8w0 : WANT_DATA | WANT_POSTCARD) | (is_new ? 8w0 : WANT_START)
             | (has_moved ? 8w0 : WANT_MOVED) | WANT_RESENT | WANT_DROPPED | WANT_COUNT);
-        // Postcards cannot show that hops are missing.
+        // A postcard cannot show that hops are missing.
         flow.wanted = flow.wanted & ~(path.exceeded != 0 ? WANT_POSTCARD : 8w0);
         keys.write(index, flow.key);
         last_reported.write(index, flow.data);
@@ -55,7 +55,8 @@ control TrackPath(inout dta_flow_t flow, in hop_t hop, in int_path_t path, in bi
         update(index, period_us);
     }
 
-    /* The parameter of the default entry is the period at which an unchanged path is reported. */
+    /* The default entry has one parameter: the period after which an unchanged path is reported
+     * again. */
     table paths {
         actions = { follow; }
         default_action = follow(0xFFFFFFFFFFFF);

@@ -1,5 +1,5 @@
-/* An INT switch. As a sink, it reports the paths of flows by DTA reports instead of INT reports. As
- * source and transit switch, it works like the INT switch; all other reports are INT reports.
+/* An INT switch. As a sink, it reports paths of flows by DTA, and not by INT reports. As a source
+ * or transit switch, it works like the INT switch. All other reports are INT reports.
  *
  *   ingress   NACKs of translators end here; INT's ingress --> watch: which reports the flow needs
  *   egress    INT's egress --> for packets leaving the domain, the flow's path: is a report due?
@@ -30,7 +30,7 @@ struct metadata_t {
     dta_flow_t flow;
     dta_report_t dta_report;
     dta_resend_t resend;
-    bit<16> udp_port;  // UDP destination port; 0 if not UDP
+    bit<16> udp_port;  // UDP destination port; 0 if the packet is not UDP
     readout_values_t readout;
 }
 
@@ -85,7 +85,7 @@ parser SinkParser(
     }
 }
 
-/* Tracks the path of packets that leave the domain here, if it is known. */
+/* Tracks the path of a packet that leaves the domain here, if its path is known. */
 control WatchPath(
     inout headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
     NamedOutside() named;
@@ -93,7 +93,7 @@ control WatchPath(
 
     apply {
         bool is_known = meta.path.is_known == 1;
-        if (meta.watch.is_int == 0) {  // a packet that enters and leaves here has no INT
+        if (meta.watch.is_int == 0) {  // a packet that enters and leaves the domain here has no INT
             is_known = meta.watch.is_chosen == 1 && meta.watch.mode == EMBED_DATA;
             meta.path.stack = ABSENT;
         }

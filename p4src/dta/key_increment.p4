@@ -1,5 +1,4 @@
-/* Key-Increment: increments the counters of a key. There is one counter per copy, each in its own
- * row. */
+/* Key-Increment: increments the counters of a key. Each copy has one counter, in its own row. */
 #ifndef TELEMARK_DTA_KEY_INCREMENT_P4
 #define TELEMARK_DTA_KEY_INCREMENT_P4
 
@@ -31,7 +30,7 @@ control PlanKeyIncrement(
     }
 }
 
-/* Creates the RDMA request of a copy, in egress. Each copy has its own row of counters. */
+/* Creates the RDMA request of a copy; in egress. Each copy has its own row of counters. */
 control RequestKeyIncrement(
     in key_increment_t report, in bit<32> copy, in bit<32> slot_mask, inout request_t request) {
     apply {

@@ -1,4 +1,4 @@
-/* Key-Write: stores the last reported data of a key in one slot per copy. */
+/* Key-Write: stores the data that were last reported for a key, in one slot per copy. */
 #ifndef TELEMARK_DTA_KEY_WRITE_P4
 #define TELEMARK_DTA_KEY_WRITE_P4
 
@@ -10,7 +10,7 @@ struct key_write_store_t {
     bit<32> checksum_mask;  // mask of the bits of the checksum
 }
 
-/* Finds the store (in the collector's memory) for this number of words, in ingress. */
+/* Finds the store in the collector's memory for this number of words; in ingress. */
 control PlanKeyWrite(in key_write_t report, inout plan_t plan, inout key_write_store_t store) {
     PlanCopies() plan_copies;
 
@@ -39,8 +39,8 @@ control PlanKeyWrite(in key_write_t report, inout plan_t plan, inout key_write_s
     }
 }
 
-/* Creates the RDMA request of a copy, in egress. A slot consists of the checksum, which is never 0,
- * and the data. The immediate value is the slot number. */
+/* Creates the RDMA request of a copy; in egress. A slot consists of the checksum, which is never 0,
+ * and the data. The immediate value is the number of the slot. */
 control RequestKeyWrite(
     inout headers_t hdr, in bit<32> copy, in key_write_store_t store, inout request_t request) {
     apply {

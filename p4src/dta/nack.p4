@@ -1,5 +1,5 @@
-/* NACK, which requests missing reports from a reporter. It is made from a clone of the received
- * report, and is sent back. */
+/* NACK: asks a reporter to send missing reports again. It is made from a clone of the report that
+ * was received, and is sent back. */
 #ifndef TELEMARK_DTA_NACK_P4
 #define TELEMARK_DTA_NACK_P4
 
@@ -18,7 +18,7 @@ control MakeNack(inout headers_t hdr, in arrival_t arrival) {
         hdr.ports.src_port = hdr.ports.dst_port;
         hdr.ports.dst_port = NACK_PORT;
         hdr.ports.word = length ++ 16w0;  // no checksum
-        truncate((bit<32>)length + 34);  // keeps 34 bytes (Ethernet, IPv4) and no report
+        truncate((bit<32>)length + 34);  // keeps 34 bytes (Ethernet and IPv4), and no report
     }
 
     action put_nack() {

@@ -1,4 +1,5 @@
-/* Headers of a translator: reports, NACKs, requests to collectors and their responses. */
+/* Headers of a translator: those of reports, of NACKs, of requests to collectors, and of
+ * responses. */
 #ifndef TELEMARK_DTA_PACKET_P4
 #define TELEMARK_DTA_PACKET_P4
 
@@ -6,7 +7,7 @@
 #include "../roce/headers.p4"
 #include "headers.p4"
 
-// Payload of WRITE, of up to 40 words: a header for each power of two, the longest first.
+// Payload of WRITE, up to 40 words. There is a header for each power of two; the longest is first.
 header words_32_t {
     bit<1024> words;
 }
@@ -71,7 +72,7 @@ struct headers_t {
     icrc_t icrc;
 }
 
-/* Removes the part of a report after its base header. */
+/* Removes the part of a report that follows the base header. */
 control RemoveReport(inout headers_t hdr) {
     apply {
         hdr.key_write.setInvalid();

@@ -1,6 +1,6 @@
-/* Parser of reports over IPv4 and of collectors' responses; deparser.
+/* Parser and deparser of reports over IPv4, and of the responses of collectors.
  *
- * If the UDP length of a report does not match its opcode, only the base header is parsed. */
+ * If the UDP length of a report does not fit its opcode, only the base header is parsed. */
 #ifndef TELEMARK_DTA_PARSER_P4
 #define TELEMARK_DTA_PARSER_P4
 

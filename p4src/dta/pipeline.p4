@@ -35,8 +35,9 @@ const bit<32> EGRESS_CLONE = 2;
 #include "parser.p4"
 #include "write.p4"
 
-// Number of the clone session of port 0, for NACKs: a NACK leaves by the port at which the report
-// arrived. Lower numbers are session numbers; these clone sessions lead to the collectors.
+// Number of the clone session for NACKs through port 0; those of other ports follow. A NACK leaves
+// through the port at which the report arrived. Lower numbers are numbers of sessions; their clone
+// sessions lead to the collectors.
 const bit<32> NACK_CLONES = 256;
 
 /* Plans a report according to its opcode. */

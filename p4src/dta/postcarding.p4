@@ -1,10 +1,11 @@
-/* Postcarding: writes the reports of all switches on a packet's path as one chunk.
+/* Postcarding: collects the reports of all switches on a packet's path, and writes them as one
+ * chunk.
  *
- * A cache has a row for each incomplete path. A path is written when all its hops have reported, or
- * incomplete when a different path needs its row.
+ * A cache has one row per incomplete path. A path is written when all its hops have reported. It is
+ * written earlier if another path needs its row.
  *
- * In memory, the word of a hop is the code of its value, or BLANK. The word is masked by a checksum
- * of key and hop, which identifies the key of a chunk to readers
+ * In memory, the word of a hop is the code of its value, or BLANK. A checksum of the key and the
+ * hop masks this word. By the checksums, readers find out to which key a chunk belongs
  * (collectors/dta/postcarding.py). */
 #ifndef TELEMARK_DTA_POSTCARDING_P4
 #define TELEMARK_DTA_POSTCARDING_P4
@@ -12,18 +13,19 @@
 #include "plan.p4"
 #include "../roce/transport.p4"
 
-#define DTA_ROWS 32768  // rows of all services together
+#define DTA_ROWS 32768  // number of rows of all services together
 const bit<8> MAX_HOPS = 5;
 
 register<bit<128>>(DTA_ROWS) postcard_key;
-register<bit<160>>(DTA_ROWS) postcard_codes;  // codes of the values, hop 0 last
-register<bit<13>>(DTA_ROWS) postcard_state;   // other fields of path_t; 0 if the row is free
+register<bit<160>>(DTA_ROWS) postcard_codes;  // codes of the values; hop 0 is last
+// the other fields of path_t; 0 means that the row is free
+register<bit<13>>(DTA_ROWS) postcard_state;
 
 struct path_t {
     bit<128> key;
     bit<160> codes;
-    bit<5> seen;  // bitmap of the hops that have reported, hop 0 last
-    bit<3> hops;  // number of hops of the path; 0 if unknown
+    bit<5> seen;  // bitmap of the hops that have reported; hop 0 is last
+    bit<3> hops;  // number of hops of the path; 0 means unknown
     bit<4> copies;
     bit<1> is_immediate;
 }
@@ -33,11 +35,11 @@ struct cache_t {
     bit<8> sessions;
     bit<32> slot_mask;
     bit<32> row;
-    path_t cached;   // new content of the row
-    path_t written;  // path to write to memory, if any
+    path_t cached;   // new content of the row in the cache
+    path_t written;  // path that is to be written to memory, if there is one
 }
 
-/* Plans the effect of the report on its row, in ingress. With `is_flush`, the key is the number of
+/* Plans the effect of a report on its row; in ingress. With `is_flush`, the key is the number of
  * the row. */
 control PlanPostcard(
     in postcard_t report, in bit<1> is_immediate, in bit<1> is_flush, inout plan_t plan,
@@ -45,7 +47,7 @@ control PlanPostcard(
     path_t old = { 0, 0, 0, 0, 0, 0 };
     path_t path = { 0, 0, 0, 0, 0, 0 };
 
-    /* Sets the rows of this service: `row_mask` + 1 rows from `first_row` on. */
+    /* Sets the rows of the service: `row_mask` + 1 rows, from `first_row` on. */
     action collect(
         bit<8> first_session, bit<8> sessions, bit<32> slot_mask, bit<32> first_row,
         bit<32> row_mask) {
@@ -86,8 +88,9 @@ control PlanPostcard(
         path.is_immediate = path.is_immediate | is_immediate;
     }
 
-    /* Adds the report to the path, which does not replace a different path; if the path is
-       complete, writes it. */
+    /* Adds the report to its path. If the path is now complete, it is written, and another path
+       stays in the row. Otherwise, the path is stored in the row. If the row contained another
+       path, this other path is written. */
     action add_report() {
         bool is_other = old.seen != 0 && old.key != report.key;
         if (!is_other) {
@@ -136,8 +139,8 @@ control MaskHop(in path_t path, in bit<1> has_reported, in bit<32> hop, inout bi
     }
 }
 
-/* Replaces the report by the path to be written, which may belong to another flow. Applied in
- * ingress if the report is not rejected. */
+/* Replaces the report by the path that is to be written, which may belong to another flow. This
+ * control runs in ingress if the report is not rejected. */
 control CommitPostcard(inout headers_t hdr, in plan_t plan, in cache_t cache) {
     MaskHop() cover_0;
     MaskHop() cover_1;
@@ -176,7 +179,7 @@ control CommitPostcard(inout headers_t hdr, in plan_t plan, in cache_t cache) {
     }
 }
 
-/* Creates the RDMA request of a copy, in egress. The immediate value is the slot number. */
+/* Creates the RDMA request of a copy; in egress. The immediate value is the number of the slot. */
 control RequestPostcard(
     in postcard_t report, in bit<32> copy, in cache_t cache, inout request_t request) {
     apply {

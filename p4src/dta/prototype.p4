@@ -1,5 +1,5 @@
-/* Converts reports of the published prototype to Telemark's format: 96 zero bits before keys, and
- * hop numbers from 0. */
+/* Converts reports of the published prototype to Telemark's format. Keys get 96 zero bits at the
+ * front, and hops count from 0. */
 #ifndef TELEMARK_DTA_PROTOTYPE_P4
 #define TELEMARK_DTA_PROTOTYPE_P4
 

@@ -1,4 +1,4 @@
-/* The reporter: sends DTA reports on flows, and forwards packets of hosts unchanged.
+/* The reporter: sends DTA reports about flows, and forwards the packets of hosts unchanged.
  *
  *   ingress   NACKs of translators end here; watch: which reports the flow needs --> forwarding by
  *             MAC address, or else by route
@@ -23,7 +23,8 @@ struct metadata_t {
 
 const bit<32> INGRESS_CLONE = 1;  // instance_type
 const bit<32> EGRESS_CLONE = 2;
-const bit<32> DEFLECTED = 7;  // packet dropped by a full queue; only minip4 with --deflect-on-drop
+// a full queue dropped the packet; only on minip4 with --deflect-on-drop
+const bit<32> DEFLECTED = 7;
 const bit<9> DROPPED = 511;  // egress_spec
 
 control ReporterIngress(

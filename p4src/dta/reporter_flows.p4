@@ -1,18 +1,18 @@
-/* State of each flow in a reporter; it determines when the flow is reported. */
+/* State of each flow in a reporter. It determines when the flow is reported. */
 #ifndef TELEMARK_DTA_REPORTER_FLOWS_P4
 #define TELEMARK_DTA_REPORTER_FLOWS_P4
 
 #include "reporter_packet.p4"
 
-#define DTA_FLOW_CELLS 4096  // must be a power of two
+#define DTA_FLOW_CELLS 4096  // number of cells; a power of two
 
-// Flags of reports: initially the reports that the flow's entry requests, then the reports that are
-// still due for the packet.
+// Flags of reports. At first, they are the reports that the entry of the flow asks for. Then they
+// are the reports that are still due for the packet.
 const bit<8> WANT_START = 0x01;    // Append: the flow is new, or was idle
 const bit<8> WANT_RESENT = 0x02;   // Append: a TCP retransmission
 const bit<8> WANT_DROPPED = 0x04;  // Append: this switch dropped the packet
 const bit<8> WANT_MOVED = 0x08;    // Append: the path changed; INT sinks only
-const bit<8> WANT_COUNT = 0x10;    // Key-Increment: for each packet, by 1 or by its bytes
+const bit<8> WANT_COUNT = 0x10;    // Key-Increment: per packet, by 1 or by the number of bytes
 const bit<8> WANT_DATA = 0x20;     // Key-Write: on changes, and for samples
 const bit<8> WANT_POSTCARD = 0x40;  // Postcarding: together with WANT_DATA
 
@@ -28,33 +28,35 @@ struct dta_flow_t {
     @field_list(DTA_FIELDS)
     bit<8> translator;
     @field_list(DTA_FIELDS)
-    bit<8> hop;  // number of routers that the packet has passed
+    bit<8> hop;  // number of routers that the packet has passed before
     @field_list(DTA_FIELDS)
-    bit<8> hops;  // number of hops of the path; 0 if unknown
+    bit<8> hops;  // number of hops of the path; 0 means unknown
     @field_list(DTA_FIELDS)
     bit<32> node_id;  // node id of this switch
     bit<32> tcp_sequence;
-    bit<32> tcp_bytes;  // bytes in the segment; SYN and FIN count as one byte each
+    bit<32> tcp_bytes;  // number of bytes in the segment; SYN and FIN count as one byte each
 }
 
-/* Stores the state of each flow in a cell. If the hashes of two flows collide, each flow replaces
- * the other and counts as new at its next packet. So a flow may be reported more often, but never
+/* Stores the state of each flow in a cell. If two flows have the same hash, each flow replaces the
+ * other flow, and counts as new at its next packet. So a flow may be reported more often, but never
  * less often. */
 @noWarn("unused")
 control TrackFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
-    bit<48> offset_us = 0;  // common clock minus clock of this switch
+    bit<48> offset_us = 0;  // time of the common clock minus time of this switch's clock
 
     register<bit<128>>(DTA_FLOW_CELLS) keys;
     register<bit<48>>(DTA_FLOW_CELLS) seen_us;
     register<bit<32>>(DTA_FLOW_CELLS) packets;
     register<bit<32>>(DTA_FLOW_CELLS) bytes;
-    register<bit<32>>(DTA_FLOW_CELLS) tcp_next;  // the sequence number after the last sent byte
-    register<bit<224>>(DTA_FLOW_CELLS) last_reported;  // last reported record, under the mask
+    // the sequence number that follows the last byte that was sent
+    register<bit<32>>(DTA_FLOW_CELLS) tcp_next;
+    // the record that was last reported, under the mask
+    register<bit<224>>(DTA_FLOW_CELLS) last_reported;
 
-    /* Words of the record: ingress and egress port, packets, bytes, latency, queue and waiting
-     * packets, node id, time. `shift` selects the first reported word. A change is a different
-     * value under `mask`. A fraction `share` / 2^32 of the packets are samples, selected by a hash
-     * of key and count. */
+    /* The words of the record are: ingress and egress port, packets, bytes, latency, queue and
+     * waiting packets, node id, time. `shift` selects the first word that is reported. The record
+     * has changed if its value under `mask` is different. A fraction `share` / 2^32 of the packets
+     * are samples. A hash of the key and the count selects the samples. */
     action update(
         bit<32> index, bit<32> share, bit<224> mask, bit<8> shift, bit<48> idle_us) {
         bit<32> sample_hash;
@@ -98,7 +100,7 @@ control TrackFlow(inout dta_flow_t flow, in standard_metadata_t standard_metadat
         last_reported.write(index, before);
     }
 
-    /* The default entry configures the reports of all flows. */
+    /* The default entry contains the configuration of reports for all flows. */
     action follow(
         bit<32> node, bit<48> clock_offset_us, bit<32> share, bit<224> mask, bit<8> shift,
         bit<48> idle_us) {

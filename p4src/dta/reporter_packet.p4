@@ -1,12 +1,12 @@
-/* A packet in a reporter, and the report in front of its clone. */
+/* A packet in a reporter, and the report that precedes the packet in a clone. */
 #ifndef TELEMARK_DTA_REPORTER_PACKET_P4
 #define TELEMARK_DTA_REPORTER_PACKET_P4
 
 #include "headers.p4"
 
-// Follows the base header. A report is truncated after its data.
+// Follows the base header. A report is truncated after the data that it has.
 header dta_detail_t {
-    bit<32> value;  // Append: the list; other opcodes: redundancy and further fields
+    bit<32> value;  // Append: the list; other opcodes: redundancy and more fields
 }
 
 header dta_redundancy_t {  // format of the prototype
@@ -22,14 +22,14 @@ header dta_short_key_t {
 }
 
 header dta_short_hop_t {  // format of postcards of the prototype
-    bit<8> value;  // number of the hop, from 1
+    bit<8> value;  // number of the hop; hops count from 1
 }
 
 header dta_data_t {
-    bit<224> words;  // first word in the highest bits
+    bit<224> words;  // the first word is in the highest bits
 }
 
-/* A report's headers. */
+/* Headers of a report. */
 struct dta_headers_t {
     ethernet_t ethernet;
     ipv4_t ipv4;
@@ -44,7 +44,7 @@ struct dta_headers_t {
     dta_data_t data;
 }
 
-/* Emits a report in front of the reported packet. */
+/* Emits a report before the packet that is reported. */
 control EmitReport(packet_out packet, in dta_headers_t report) {
     apply {
         packet.emit(report.ethernet);
@@ -61,9 +61,9 @@ control EmitReport(packet_out packet, in dta_headers_t report) {
     }
 }
 
-const bit<8> DTA_FIELDS = 4;  // metadata copied from the reported packet to its report
+const bit<8> DTA_FIELDS = 4;  // metadata that a report gets from the reported packet
 
-/* Content of a report, before its headers are set. */
+/* Content of a report, before the headers are set. */
 struct dta_report_t {
     @field_list(DTA_FIELDS)
     bit<8> translator;  // 0 means that the packet is not a report

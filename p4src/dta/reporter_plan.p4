@@ -1,5 +1,6 @@
-/* Selects the next report on a packet, and its content. A packet may cause several reports. Each
- * report is made from a clone, which is cloned again for the next report. */
+/* Selects the next report about a packet, and the content of this report. A packet may cause
+ * several reports. Each report is made from a clone, and the clone is cloned again for the next
+ * report. */
 #ifndef TELEMARK_DTA_REPORTER_PLAN_P4
 #define TELEMARK_DTA_REPORTER_PLAN_P4
 
@@ -12,7 +13,7 @@ const bit<2> SEGMENT_RESENT = 1;
 const bit<2> PACKET_DROPPED = 2;
 const bit<2> PATH_CHANGED = 3;
 
-/* Plans the next wanted report. If there is none, `report.translator` is 0. */
+/* Plans the next report that is wanted. If none is wanted, `report.translator` is 0. */
 control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
     bit<2> event = PATH_CHANGED;
 
@@ -62,7 +63,7 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         default_action = no_report();
     }
 
-    /* Only a path of up to five hops fits. */
+    /* The path fits only if it has at most five hops. */
     action write_postcard(bit<8> redundancy, bit<1> immediate, bit<1> retransmittable) {
         set_flags(immediate, retransmittable);
         report.translator = flow.hop < 5 ? flow.translator : 0;
@@ -72,8 +73,8 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         report.words = 1;
     }
 
-    /* For a path (INT sinks), continues with the previous hop, whose node id is in the next word of
-     * the flow's data. */
+    /* For a path (INT sinks), continues with the previous hop. The node id of this hop is in the
+     * next word of the flow's data. */
     action step_back() {
         flow.wanted = flow.wanted | WANT_POSTCARD;
         flow.hop = flow.hop - 1;
@@ -86,7 +87,7 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
         default_action = no_report();
     }
 
-    /* Plans an Append report on the flow; the entry is a 32-bit hash of the flow's key. */
+    /* Plans an Append report about the flow. The entry is a 32-bit hash of the key of the flow. */
     action append(bit<8> translator, bit<32> number, bit<1> immediate, bit<1> retransmittable) {
         bit<32> name;
         hash(name, HashAlgorithm.crc32, 32w0, { flow.key }, 64w0x100000000);
@@ -107,7 +108,7 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
 
     apply {
         bit<8> before = flow.wanted;
-        flow.wanted = before & (before - 1);  // clears the lowest set bit
+        flow.wanted = before & (before - 1);  // clears the lowest bit that is set
         bit<8> kind = before ^ flow.wanted;
         report.translator = 0;
         if (kind == 0) {

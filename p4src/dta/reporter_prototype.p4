@@ -1,3 +1,4 @@
-/* The reporter with packets of DTA's published prototype: 32-bit keys, NACK tracking. */
+/* The reporter with the packets of DTA's published prototype: keys of 32 bits, loss tracking by
+ * NACKs. */
 #define DTA_PROTOTYPE
 #include "reporter.p4"

@@ -1,15 +1,16 @@
-/* Assigns sequence numbers to reports, and stores reports for retransmission. */
+/* Assigns sequence numbers to reports. Stores reports, so that they can be sent again. */
 #ifndef TELEMARK_DTA_REPORTER_RING_P4
 #define TELEMARK_DTA_REPORTER_RING_P4
 
 #include "../include/readout.p4"
 #include "reporter_packet.p4"
 
-#define DTA_TRANSLATORS 16  // translators have numbers 1 to 15
+#define DTA_TRANSLATORS 16  // the numbers of translators are 1 to 15
 #ifndef DTA_RING
-#define DTA_RING 1024  // reports stored per translator, a power of two
+#define DTA_RING 1024  // number of reports that are stored per translator; a power of two
 #endif
-#define DTA_FLAGS (8 * DTA_RING)  // number of stored flags "retransmittable"
+// number of stored flags; a flag says whether a report is retransmittable
+#define DTA_FLAGS (8 * DTA_RING)
 
 #define RING_SLOT(translator, sequence) \
     ((bit<32>)translator * DTA_RING + (sequence & (DTA_RING - 1)))
@@ -17,38 +18,41 @@
     ((bit<32>)translator * DTA_FLAGS + (sequence & (DTA_FLAGS - 1)))
 
 register<bit<32>>(DTA_TRANSLATORS) dta_next;  // the sequence number of the next report
-/* Each slot stores the sequence number, flags, opcode, words, detail, key and data of a report.
- * Reports that are not retransmittable use no slot, so they do not evict retransmittable
- * reports. */
+/* Each slot stores the sequence number, flags, opcode, words, detail, key and data of a report. A
+ * report that is not retransmittable uses no slot, so it does not evict a retransmittable
+ * report. */
 register<bit<448>>(DTA_TRANSLATORS * DTA_RING) dta_ring;
 register<bit<1>>(DTA_TRANSLATORS * DTA_FLAGS) dta_retransmittable;
-register<bit<32>>(DTA_TRANSLATORS) dta_evicted;  // requested reports that were already overwritten
+// reports that were requested again, but had been overwritten
+register<bit<32>>(DTA_TRANSLATORS) dta_evicted;
 
-/* Lookup budget: each new report allows this number of lookups for NACKs, now or later. The budget
- * limits the work caused by forged NACKs, or by a translator that repeatedly rejects the same
- * reports. */
+/* Budget of lookups: each new report allows this number of lookups for NACKs, now or later. The
+ * budget limits the work that forged NACKs can cause. It also limits the work if a translator
+ * rejects the same reports again and again. */
 const bit<32> LOOKUPS_PER_REPORT = 16;
 const bit<32> MAX_LOOKUPS = LOOKUPS_PER_REPORT * DTA_RING;
 register<bit<32>>(DTA_TRANSLATORS) dta_lookups;  // remaining budget
-register<bit<32>>(DTA_TRANSLATORS) dta_over_budget;  // reports requested by NACKs beyond the budget
+// reports that NACKs requested above the budget
+register<bit<32>>(DTA_TRANSLATORS) dta_over_budget;
 
-// Counters per translator, by kind.
-const bit<4> DTA_SENT = 0;     // new reports, numbered
+// Counters per translator and kind.
+const bit<4> DTA_SENT = 0;     // new reports, which have a new number
 const bit<4> DTA_NACKED = 1;   // NACKs received
 const bit<4> DTA_RESENT = 2;   // retransmitted reports
-const bit<4> DTA_NOT_STORED = 3;  // requested reports that are not retransmittable
-const bit<4> DTA_NEVER_SENT = 4;  // NACKs for reports that were never sent
-@noWarn("unused") const bit<4> DTA_REDUNDANT = 5;  // redundant NACKs of the prototype
-const bit<4> DTA_OVER_BUDGET = 6;  // NACKs beyond the budget
+const bit<4> DTA_NOT_STORED = 3;  // reports that were requested again, but are not retransmittable
+const bit<4> DTA_NEVER_SENT = 4;  // NACKs that request reports that were never sent
+// NACKs of the prototype that repeat an earlier NACK
+@noWarn("unused") const bit<4> DTA_REDUNDANT = 5;
+const bit<4> DTA_OVER_BUDGET = 6;  // NACKs that exceed the budget
 
 counter(DTA_TRANSLATORS * 16, CounterType.packets) dta_events;
 
 #define DTA_EVENT(translator, kind) ((bit<32>)(translator ++ kind))
 
-const bit<16> DTA_STATE = 1;  // readout record number; index: translator
+const bit<16> DTA_STATE = 1;  // readout record number; the index is the translator
 
-/* Reads or writes the next sequence number, and the numbers of requested reports that were
- * overwritten or exceeded the budget. */
+/* Reads or writes the next sequence number, and two counts of reports that were requested again:
+ * those that were overwritten, and those that exceeded the budget. */
 control TranslatorAccess(inout readout_values_t readout) {
     bit<32> translator = readout.index & (DTA_TRANSLATORS - 1);
 
@@ -79,8 +83,8 @@ control TranslatorAccess(inout readout_values_t readout) {
     }
 }
 
-/* Assigns a sequence number to a report before it is queued, so that a drop in a queue causes a
- * gap. */
+/* Assigns a sequence number to a report before the report is queued. So a drop in the queue leaves
+ * a gap in the numbers. */
 control NumberReport(inout dta_report_t report) {
     action number() {
         bit<32> index = (bit<32>)report.translator;
@@ -111,17 +115,18 @@ control NumberReport(inout dta_report_t report) {
     }
 }
 
-/* Reports to resend, one per packet: the NACK, and its clones. */
+/* Reports that are to be sent again. Each packet gets one: the NACK itself, and clones of the
+ * NACK. */
 struct dta_resend_t {
     @field_list(DTA_FIELDS)
-    bit<8> translator;  // 0 if no report is retransmitted
+    bit<8> translator;  // 0 if no report is sent again
     @field_list(DTA_FIELDS)
     bit<32> next;
     @field_list(DTA_FIELDS)
     bit<32> remaining;
 }
 
-/* Reads the next report to retransmit, if it is available. */
+/* Reads the next report that is to be sent again, if it is still stored. */
 control Resend(inout dta_resend_t resend, inout dta_report_t report) {
     bit<1> was_retransmittable = 0;
 
@@ -162,24 +167,26 @@ control Resend(inout dta_resend_t resend, inout dta_report_t report) {
 }
 
 #ifdef DTA_PROTOTYPE
-/* The prototype's translator rejects all reports after a missing report, and sends a NACK for each
- * of them. All these NACKs request the same report. So only the first NACK is processed. A further
- * NACK is processed after DTA_PATIENCE_US, in case the retransmitted report was lost. */
+/* After a missing report, the translator of the prototype rejects all reports, and sends a NACK for
+ * each of them. All these NACKs request the same report. So only the first NACK is processed. A
+ * later NACK is processed only if DTA_PATIENCE_US have passed, because then the report that was
+ * sent again may have been lost. */
 #ifndef DTA_PATIENCE_US
 #define DTA_PATIENCE_US 500
 #endif
-// First report requested by the last processed NACK, and time of this NACK.
+// The first report that the last processed NACK requested, and the time of this NACK.
 register<bit<32>>(DTA_TRANSLATORS) dta_last_nack;
 register<bit<48>>(DTA_TRANSLATORS) dta_last_nack_us;
 #endif
 
-/* Processes a NACK to this reporter: its packet becomes the first retransmitted report. */
+/* Processes a NACK for this reporter. The packet of the NACK becomes the first report that is sent
+ * again. */
 control ProcessNack(
     in ipv4_t ipv4, inout bit<32> first, inout bit<32> missing, inout dta_resend_t resend,
     inout standard_metadata_t standard_metadata) {
     bit<1> is_invalid = 0;
     bit<1> is_redundant = 0;
-    bit<32> excess = 0;  // requested reports beyond the budget
+    bit<32> excess = 0;  // number of requested reports that exceed the budget
 
     action process(bit<8> translator, bit<9> port) {
         bit<32> index = (bit<32>)translator;
@@ -188,8 +195,8 @@ control ProcessNack(
         dta_next.read(next, index);
         dta_evicted.read(evicted, index);
 #ifdef DTA_PROTOTYPE
-        // The NACK contains the last received sequence number (eight bits) and requests all later
-        // reports.
+        // The NACK contains the sequence number that was received last (eight bits), and requests
+        // all later reports.
         missing = (bit<32>)(next[7:0] - 1 - first[7:0]);
         first = next - missing;
         bit<32> previous;

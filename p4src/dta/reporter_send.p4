@@ -1,15 +1,16 @@
-/* Sends the reports on a packet. Each report is made from a clone of the previous report.
- * Retransmitted reports are sent in the same way. */
+/* Sends the reports about a packet. Each report is made from a clone of the previous report.
+ * Reports that are sent again are handled in the same way. */
 #ifndef TELEMARK_DTA_REPORTER_SEND_P4
 #define TELEMARK_DTA_REPORTER_SEND_P4
 
 #include "reporter_plan.p4"
 #include "reporter_write.p4"
 
-// One clone session per translator; its number is DTA_SESSIONS plus the translator number.
+// There is one clone session per translator. Its number is DTA_SESSIONS plus the number of the
+// translator.
 const bit<32> DTA_SESSIONS = 400;
 
-/* `is_clone`: the packet is a clone, and becomes the report that was planned for it. */
+/* `is_clone`: the packet is a clone, and becomes the report that was planned before. */
 control SendReports(
     inout dta_headers_t headers, inout dta_flow_t flow, inout dta_report_t report,
     inout dta_resend_t resend, in bool is_clone, inout standard_metadata_t standard_metadata) {

@@ -1,4 +1,4 @@
-/* Common part of reporters around ingress and egress: parser, checksums, deparser.
+/* Common part of reporters, around ingress and egress: parser, checksums and deparser.
  *
  * A program declares its `struct metadata_t` before it includes this file. */
 #ifndef TELEMARK_DTA_REPORTER_SWITCH_P4

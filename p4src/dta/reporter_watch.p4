@@ -1,10 +1,10 @@
-/* Watch list, and the key and translator of each flow. */
+/* Watch list; also the key and the translator of each flow. */
 #ifndef TELEMARK_DTA_REPORTER_WATCH_P4
 #define TELEMARK_DTA_REPORTER_WATCH_P4
 
 #include "reporter_flows.p4"
 
-/* Returns the number of routers that a packet has passed, from its TTL, for initial values of 64,
+/* Returns how many routers a packet has passed, from its TTL. The initial TTL is assumed to be 64,
  * 128 or 255. The result is ambiguous for paths of more than 64 hops. */
 bit<8> hops_passed(in bit<8> ttl) {
     bit<8> first = 255;
@@ -16,7 +16,8 @@ bit<8> hops_passed(in bit<8> ttl) {
     return first - ttl;
 }
 
-/* Sets the key of the flow. `protocol` and ports are those of the flow, or 0 if absent. */
+/* Sets the key of the flow. `protocol` and the ports are those of the flow; they are 0 if the
+ * packet has none. */
 control WatchFlow(
     in ipv4_t ipv4, in bit<8> protocol, in bit<16> src_port, in bit<16> dst_port,
     inout dta_flow_t flow, in standard_metadata_t standard_metadata) {
@@ -39,8 +40,8 @@ control WatchFlow(
         size = 1024;
     }
 
-    /* Each flow uses one of the translators 1 to `count`. The key ends with `node`, so that
-     * switches with different values do not overwrite each other's data. */
+    /* Each flow uses one of the translators 1 to `count`. The key ends with `node`. So switches
+     * with different values of `node` do not overwrite each other's data. */
     action set_flow_key(bit<24> node, bit<8> count) {
         key_node = node;
         hash(

@@ -1,4 +1,4 @@
-/* Writes a report in front of the copy of a packet, and truncates the packet after it. */
+/* Writes a report before the copy of a packet. The packet is truncated after the report. */
 #ifndef TELEMARK_DTA_REPORTER_WRITE_P4
 #define TELEMARK_DTA_REPORTER_WRITE_P4
 
@@ -6,7 +6,8 @@
 #include "reporter_packet.p4"
 #include "reporter_ring.p4"
 
-/* Writes the report in Telemark's format or, with DTA_PROTOTYPE, in the format of the prototype. */
+/* Writes the report in Telemark's format. With DTA_PROTOTYPE, writes it in the format of the
+ * prototype. */
 control FillReport(inout dta_headers_t headers, in dta_report_t report, in bit<16> reporter) {
     apply {
         bool has_key = report.opcode != APPEND;
@@ -59,7 +60,7 @@ control FillReport(inout dta_headers_t headers, in dta_report_t report, in bit<1
     }
 }
 
-/* Returns the number of bytes of a report after the UDP header. */
+/* Returns how many bytes of a report follow the UDP header. */
 bit<16> bytes_of_report(in dta_report_t report) {
     bit<16> data = (bit<16>)report.words << 2;
 #ifdef DTA_PROTOTYPE
@@ -77,8 +78,8 @@ control PutReport(
     bit<16> udp_bytes = 0;
 
     /* Sets the addresses of this reporter and of the translator. The source port is constant,
-     * because packets with different ports might take different paths, and reports must not be
-     * reordered. */
+     * because reports must not be reordered, and packets with different ports might take different
+     * paths. */
     @noWarn("unused")
     action address_report(
         bit<48> src_mac, bit<48> dst_mac, bit<32> src_addr, bit<32> dst_addr,

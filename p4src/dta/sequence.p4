@@ -1,21 +1,22 @@
-/* Detects missing reports by their sequence numbers. */
+/* Detects missing reports by sequence numbers. */
 #ifndef TELEMARK_DTA_SEQUENCE_P4
 #define TELEMARK_DTA_SEQUENCE_P4
 
 #include "../include/readout.p4"
 #include "plan.p4"
 
-// Number of tracked reports per reporter, a power of two.
+// Number of sequence numbers that are tracked per reporter; a power of two.
 #define DTA_WINDOW 1024
 const bit<32> WINDOW = DTA_WINDOW;
 
-register<bit<32>>(DTA_REPORTERS) dta_expected;  // next sequence number
-register<bit<32>>(DTA_REPORTERS) dta_missing;   // number of missing reports
-// Index: reporter and low bits of the sequence number. Value: IS_RECEIVED and the last number, or
-// 0.
+register<bit<32>>(DTA_REPORTERS) dta_expected;  // sequence number that is expected next
+register<bit<32>>(DTA_REPORTERS) dta_missing;   // number of reports that are missing
+// The index consists of the reporter and the low bits of the sequence number. The value is
+// IS_RECEIVED and the last number, or 0.
 register<bit<33>>(DTA_REPORTERS * DTA_WINDOW) dta_received;
 #if DTA_NACK_TRACKING
-register<bit<9>>(DTA_REPORTERS) dta_last;  // prototype: IS_RECEIVED and last number, or 0
+// for the prototype: IS_RECEIVED and the last number, or 0
+register<bit<9>>(DTA_REPORTERS) dta_last;
 #endif
 
 const bit<1> IS_RECEIVED = 1;
@@ -25,7 +26,8 @@ const bit<1> IS_RECEIVED = 1;
 
 // Readout record numbers.
 const bit<16> REPORTER_STATE = 6;   // index: reporter; values: next number, missing reports
-const bit<16> REPORTER_WINDOW = 7;  // index: eight cells of dta_received; write only, clears them
+// index: eight cells of dta_received; it can only be written, which clears the cells
+const bit<16> REPORTER_WINDOW = 7;
 
 control ReporterAccess(inout readout_values_t readout) {
     bit<32> reporter = readout.index & (DTA_REPORTERS - 1);
@@ -68,19 +70,19 @@ control ReporterAccess(inout readout_values_t readout) {
 }
 
 struct arrival_t {
-    bit<8> reporter;  // index of the reporter; UNTRACKED: sequence numbers are ignored
-    bit<1> is_late;   // a later report was received before this report
+    bit<8> reporter;  // index of the reporter; UNTRACKED means that sequence numbers are ignored
+    bit<1> is_late;   // a report with a higher number was received before
     bit<1> is_anew;
     bit<1> is_nacked;
     @field_list(NACK_FIELDS)
-    bit<32> missing;  // first missing number; for the prototype, the last number before the gap
+    bit<32> missing;  // first missing number; prototype: the last number before the gap
     @field_list(NACK_FIELDS)
-    bit<32> count;    // number of missing reports
+    bit<32> count;    // number of reports that are missing
 }
 
-/* Identifies the reporter, and checks the sequence number without changing state. */
+/* Identifies the reporter, and checks the sequence number. It does not change state. */
 control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t plan) {
-    bit<16> reporter = 0;  // prototype reporters have no number
+    bit<16> reporter = 0;  // reporters of the prototype have no number
 
     action track(bit<8> index) {
         arrival.reporter = index;
@@ -96,10 +98,10 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
         size = DTA_REPORTERS;
     }
 
-    /* Checks a sequence number. If the number is above the expected one, the reports in between are
-     * missing. If the number is below the expected one, the report was counted as missing, or is a
-     * duplicate. If the number is outside of the window, the reporter has restarted its
-     * numbering. */
+    /* Checks a sequence number. If the number is above the expected number, the reports in between
+     * are missing. If the number is below the expected number, either the report was counted as
+     * missing before, or it is a duplicate. If the number is outside of the window, the reporter
+     * has restarted its numbers. */
     action check() {
         bit<32> expected;
         bit<33> here;
@@ -121,11 +123,11 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
     }
 
 #if DTA_NACK_TRACKING
-    /* A reporter of the prototype retransmits all reports from a missing report on. Until the
-     * missing report arrives, no other report is accepted. Therefore, many reports arrive twice,
-     * and a NACK for each of them would cause ever more retransmissions. So a number counts as a
-     * duplicate if it is below the expected number by up to a quarter of the number space. The
-     * first report may have any number. */
+    /* After a loss, a reporter of the prototype sends the missing report and all later reports
+     * again. Until the missing report arrives, no other report is accepted. Therefore, many reports
+     * arrive twice. If each of these caused a NACK, more and more reports would be sent again. So a
+     * number counts as a duplicate if it is below the expected number by at most a quarter of the
+     * number space. The first report may have any number. */
     action check_prototype() {
         bit<9> last;
         dta_last.read(last, (bit<32>)arrival.reporter);
@@ -159,8 +161,8 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
     }
 }
 
-/* Records the received report, and determines the reports to request: missing reports, and reports
- * rejected by the rate limit. */
+/* Records that the report was received. Determines which reports to request: missing reports, and
+ * reports that the rate limit has rejected. */
 control MarkSequence(in headers_t hdr, inout arrival_t arrival, in plan_t plan) {
     action mark() {
         bit<32> missing;

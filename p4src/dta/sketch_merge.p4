@@ -1,7 +1,8 @@
-/* Sketch-Merge: sums the sketches of many reporters by column, and writes several columns at once.
+/* Sketch-Merge: adds up the sketches of many reporters by column. One request writes several
+ * columns.
  *
- * A column is finished when each reporter has sent its values. When all columns of a group of eight
- * adjacent columns are finished, the group is written and its registers are cleared for the next
+ * A column is finished when each reporter has sent its values. When all eight columns of a group
+ * are finished, the group is written. Then the registers of the group are cleared for the next
  * epoch. */
 #ifndef TELEMARK_DTA_SKETCH_MERGE_P4
 #define TELEMARK_DTA_SKETCH_MERGE_P4
@@ -9,26 +10,27 @@
 #include "plan.p4"
 #include "../roce/transport.p4"
 
-#define DTA_COLUMNS 16384  // columns of all sketches of all services
+#define DTA_COLUMNS 16384  // number of columns of all sketches of all services
 const bit<4> NEIGHBOURS = 8;
 
-register<bit<128>>(DTA_COLUMNS) sketch_sums;  // row 0 in the highest bits
+register<bit<128>>(DTA_COLUMNS) sketch_sums;  // row 0 is in the highest bits
 register<bit<256>>(DTA_COLUMNS) sketch_seen;  // bitmap of the reporters that have sent the column
-register<bit<8>>(DTA_COLUMNS) sketch_count;   // number of these reporters
-register<bit<4>>(DTA_COLUMNS / 8) sketch_finished;  // finished columns per group of eight
+register<bit<8>>(DTA_COLUMNS) sketch_count;   // number of reporters that have sent the column
+// number of finished columns in each group of eight
+register<bit<4>>(DTA_COLUMNS / 8) sketch_finished;
 
 struct column_t {
-    bit<32> index;  // register index of the column
+    bit<32> index;  // index of the column's registers
     bit<128> sums;
     bit<256> seen;
     bit<8> count;
-    bit<4> finished;  // finished columns of its group of eight
-    bit<64> offset;   // offset of the eight columns in the region
-    bit<32> group;    // number of the eight columns in the region
+    bit<4> finished;  // number of finished columns in the group of the column
+    bit<64> offset;   // offset of the group of eight columns in the region
+    bit<32> group;    // number of the group of eight columns in the region
 }
 
-/* Plans the effect of the report on its column, in ingress. With `is_flush`, the eight columns are
- * written even if they are not finished. */
+/* Plans the effect of a report on its column; in ingress. With `is_flush`, the group is written
+ * even if not all its columns are finished. */
 control PlanSketchMerge(
     in sketch_merge_t report, in bit<8> reporter, in bit<1> is_flush, inout plan_t plan,
     inout column_t column) {
@@ -38,8 +40,8 @@ control PlanSketchMerge(
     bit<16> columns_of_each = 0;
     bit<1> has_some = 0;
 
-    /* Sets the sketches of the service: their number, their columns (a multiple of eight), and
-     * their first register (also a multiple of eight). */
+    /* Sets the sketches of the service: their number, the number of their columns, and their first
+     * register. Columns and first register are multiples of eight. */
     action merge(
         bit<8> session, bit<32> first, bit<16> count, bit<16> columns, bit<8> reporters_of_all) {
         session_of_all = session;
@@ -66,7 +68,7 @@ control PlanSketchMerge(
         sketch_finished.read(column.finished, column.index >> 3);
     }
 
-    /* Adds the values with saturation. */
+    /* Adds the values; the sums saturate. */
     action add() {
         column.sums =
             (column.sums[127:96] |+| report.row_0) ++ (column.sums[95:64] |+| report.row_1)
@@ -110,7 +112,8 @@ control PlanSketchMerge(
     }
 }
 
-/* Adds the column of this reporter to the sum. Applied in ingress if the report is not rejected. */
+/* Adds the column of this reporter to the sum. This control runs in ingress if the report is not
+ * rejected. */
 control CommitSketchMerge(
     inout headers_t hdr, in bit<1> is_flush, in plan_t plan, in column_t column) {
     action keep() {
@@ -145,8 +148,7 @@ control CommitSketchMerge(
     }
 }
 
-/* Creates the RDMA request, in egress. The immediate value is the number of the group of eight
- * columns. */
+/* Creates the RDMA request; in egress. The immediate value is the number of the group. */
 control RequestSketchMerge(in column_t column, inout request_t request) {
     apply {
         request.payload_bytes = 128;

@@ -1,3 +1,3 @@
-/* Translator for prototype reporters that were built without loss tracking. */
+/* Translator for reporters of the prototype that were compiled without loss tracking. */
 #define DTA_NACK_TRACKING 0
 #include "translator.p4"

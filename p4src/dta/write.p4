@@ -1,4 +1,5 @@
-/* Egress: converts each copy of a report to an RDMA request to the collector of its session. */
+/* Egress: converts each copy of a report to an RDMA request. The request goes to the collector of
+ * the session. */
 #ifndef TELEMARK_DTA_WRITE_P4
 #define TELEMARK_DTA_WRITE_P4
 
@@ -7,7 +8,7 @@
 #include "key_increment.p4"
 #include "key_write.p4"
 
-/* A request beyond the end of the region is not sent. */
+/* A request that would write beyond the end of the region is not sent. */
 control WriteCopy(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     RequestKeyWrite() request_key_write;
@@ -54,7 +55,7 @@ control WriteCopy(
         size = ROCE_SESSIONS;
     }
 
-    /* Removes the headers of the report or, for a probe, the headers of the request. */
+    /* Removes the headers of the report. For a probe, removes the headers of the request. */
     action remove_headers() {
         hdr.ethernet.setInvalid();
         hdr.grh.setInvalid();

@@ -1,5 +1,5 @@
-/* Headers shared by all programs: Ethernet, IPv4, IPv6 with AltMark, and the start of UDP and
- * TCP. */
+/* Headers that all programs share: Ethernet, IPv4, IPv6 with AltMark, and the first bytes of UDP
+ * and TCP. */
 #ifndef TELEMARK_HEADERS_P4
 #define TELEMARK_HEADERS_P4
 
@@ -11,7 +11,7 @@ const bit<16> ETHERTYPE_IPV4 = 0x0800;
 @noWarn("unused") const bit<8> PROTOCOL_HOP_BY_HOP = 0;
 @noWarn("unused") const bit<8> PROTOCOL_TCP = 6;
 @noWarn("unused") const bit<8> PROTOCOL_UDP = 17;
-@noWarn("unused") const bit<8> PROTOCOL_IPV6 = 41;  // an IPv6 packet inside another one: RFC 2473
+@noWarn("unused") const bit<8> PROTOCOL_IPV6 = 41;  // an IPv6 packet in another packet: RFC 2473
 
 @noWarn("unused") const bit<32> ETHERNET_BYTES = 14;
 
@@ -52,7 +52,7 @@ header ipv6_t {  // RFC 8200
     bit<128> dst_addr;
 }
 
-header altmark_t {  // a hop-by-hop header with only the AltMark option: RFC 9343
+header altmark_t {  // a hop-by-hop header that contains only the AltMark option: RFC 9343
     bit<8> next_header;
     bit<8> length;  // 0 means eight bytes
     bit<8> option_type;
@@ -63,16 +63,17 @@ header altmark_t {  // a hop-by-hop header with only the AltMark option: RFC 934
     bit<10> reserved;
 }
 
-// Second to fourth byte of such a header: eight bytes long, AltMark (0x12) of four bytes.
+// Bytes 2 to 4 of such a header: length eight bytes, option AltMark (0x12), option length four
+// bytes.
 @noWarn("unused") const bit<24> ALTMARK_ALONE = 0x001204;
 
-header ports_t {  // the first eight bytes of both UDP and TCP
+header ports_t {  // the first eight bytes of UDP, and also of TCP
     bit<16> src_port;
     bit<16> dst_port;
     bit<32> word;  // UDP: length and checksum; TCP: sequence number
 }
 
-header tcp_t {  // RFC 9293, after the eight bytes of ports_t
+header tcp_t {  // RFC 9293; the part that follows the eight bytes of ports_t
     bit<32> acknowledgement;
     bit<4> data_offset;
     bit<12> flags;
@@ -81,8 +82,8 @@ header tcp_t {  // RFC 9293, after the eight bytes of ports_t
     bit<16> urgent;
 }
 
-/* Returns the checksum after a change of one word (RFC 1624, equation 3). With such updates,
- * options need not be parsed, and a damaged header does not become valid. */
+/* Returns the checksum after one word has changed (RFC 1624, equation 3). With such updates, a
+ * program need not parse options, and a damaged header does not become valid. */
 bit<16> changed_checksum(in bit<16> checksum, in bit<16> before, in bit<16> after) {
     bit<32> sum = (bit<32>)(~checksum) + (bit<32>)(~before) + (bit<32>)after;
     sum = (sum & 0xFFFF) + (sum >> 16);

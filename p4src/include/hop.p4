@@ -1,10 +1,10 @@
-/* Metadata of a switch on a forwarded packet: ports, queue, times. */
+/* Metadata of a switch about a forwarded packet: ports, queue and times. */
 #ifndef TELEMARK_HOP_P4
 #define TELEMARK_HOP_P4
 
 #include "headers.p4"
 
-const bit<8> CLONE_FIELDS = 1;  // metadata copied to a packet's clone
+const bit<8> CLONE_FIELDS = 1;  // metadata that the clone of a packet gets
 
 struct hop_t {
     @field_list(CLONE_FIELDS)
@@ -18,17 +18,17 @@ struct hop_t {
     @field_list(CLONE_FIELDS)
     bit<8> queue;
     @field_list(CLONE_FIELDS)
-    bit<24> waiting_packets;  // packets in the queue when this packet arrived
+    bit<24> waiting_packets;  // number of packets in the queue when this packet arrived there
     @field_list(CLONE_FIELDS)
     bit<48> ingress_us;  // arrival time on the common clock
     @field_list(CLONE_FIELDS)
     bit<48> egress_us;
     @field_list(CLONE_FIELDS)
     bit<32> utilisation;  // utilisation of the egress port, in millionths of its rate
-    bit<48> offset_us;    // common clock minus clock of this switch
+    bit<48> offset_us;    // time of the common clock minus time of this switch's clock
 }
 
-/* Applied at the start of egress. */
+/* Runs at the start of egress. */
 control Hop(inout hop_t hop, in standard_metadata_t standard_metadata) {
     apply {
         hop.ingress_port = standard_metadata.ingress_port;

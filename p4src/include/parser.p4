@@ -1,5 +1,6 @@
-/* Parser and deparser for programs without their own headers: Ethernet, IPv4, IPv6 with AltMark
- * and with an inner IPv6 packet, the start of UDP and TCP, and readout packets. */
+/* Parser and deparser for programs without headers of their own. They handle Ethernet, IPv4, IPv6
+ * with AltMark and with an inner IPv6 packet, the first bytes of UDP and TCP, and readout
+ * packets. */
 #ifndef TELEMARK_PARSER_P4
 #define TELEMARK_PARSER_P4
 
@@ -20,8 +21,8 @@ struct headers_t {
 }
 
 /* A fragment other than the first has no `ports`, because no transport header follows its IPv4
- * header. The first IPv6 extension header is parsed if it has only the AltMark option. Other
- * extension headers are not parsed. If an inner IPv6 packet follows, `ports` are the ports of the
+ * header. The first extension header of IPv6 is parsed if it contains only the AltMark option. No
+ * other extension header is parsed. If an inner IPv6 packet follows, `ports` are the ports of the
  * inner packet. */
 parser HeadersParser(
     packet_in packet, out headers_t hdr, in standard_metadata_t standard_metadata) {

@@ -1,19 +1,22 @@
-/* Register access for controllers by packets, because P4Runtime servers built with PI support
- * counters but no registers.
+/* Access to registers by packets. P4Runtime servers that were built with PI support counters, but
+ * no registers.
  *
  *     controller --packet-out: record, index--> ingress, egress --packet-in: their registers-->
  *     controller --packet-out: record | WRITE, index, values--> ingress --packet-in: the values-->
  *
- * A packet-out selects a record (a group of registers) and an index into these registers. In
- * ingress, and again in egress, the control that owns the record copies its registers to
- * `readout_values_t`. A single action reads all registers, so each copy is a consistent snapshot.
- * The bytes after the header are returned unchanged; a controller stores a request number there.
+ * A packet-out selects a record (a group of registers), and an index in these registers. The
+ * control to which the record belongs copies its registers to `readout_values_t`, first in ingress
+ * and then in egress. One action reads all registers, so the values of a copy are from the same
+ * moment. The bytes that follow the header are returned unchanged; a controller stores a request
+ * number there.
  *
- * The packet-in also contains the switch's clock. A controller computes the clock offset from it.
+ * The packet-in also contains the time of the switch's clock. From this time, a controller computes
+ * the clock offset.
  *
- * In a program with writable records, the parser extracts `readout_write_t` after the request if
- * the record number has the bit WRITE, and ingress applies ReadoutWrite. A single action writes all
- * registers of a record, so that no packet sees a partial update. */
+ * Some programs have records that can be written. In these programs, if the record number has the
+ * bit WRITE, the parser extracts `readout_write_t` after the request, and ingress applies
+ * ReadoutWrite. One action writes all registers of a record, so that no packet sees only a part of
+ * the update. */
 #ifndef TELEMARK_READOUT_P4
 #define TELEMARK_READOUT_P4
 
@@ -30,8 +33,8 @@ header readout_request_t {
 header readout_t {
     bit<16> record;
     bit<32> index;
-    bit<48> switch_us;  // clock of this switch when the request arrived
-    bit<64> arrival_0;  // values of ingress registers; the record determines which
+    bit<48> switch_us;  // time of this switch's clock when the request arrived
+    bit<64> arrival_0;  // values of ingress registers; the record number determines which
     bit<64> arrival_1;
     bit<64> arrival_2;
     bit<64> arrival_3;
@@ -41,9 +44,10 @@ header readout_t {
     bit<64> departure_3;
 }
 
-// Records have numbers from 1 on; 0 means no record. A request for record 0 reads only the clock.
+// Records have numbers from 1 on; 0 means that there is no record. A request for record 0 reads
+// only the clock.
 
-const bit<16> WRITE = 0x8000;  // flag in a record number: write the registers
+const bit<16> WRITE = 0x8000;  // flag in a record number: the registers are written
 
 header readout_write_t {
     bit<64> value_0;
@@ -76,7 +80,7 @@ control ReadoutRequest(
     }
 }
 
-/* Removes the values to write from a request; the reply contains them. */
+/* Removes the values to be written from a request. The reply contains the new values. */
 @noWarn("unused")
 control ReadoutWrite(inout readout_write_t write, inout readout_values_t values) {
     apply {
@@ -90,7 +94,7 @@ control ReadoutWrite(inout readout_write_t write, inout readout_values_t values)
     }
 }
 
-/* Copies the values of ingress registers to the reply. Applied at the end of ingress. */
+/* Copies the values of ingress registers to the reply. Runs at the end of ingress. */
 control ReadoutArrival(inout readout_t answer, in readout_values_t values) {
     apply {
         if (answer.isValid()) {
@@ -102,7 +106,7 @@ control ReadoutArrival(inout readout_t answer, in readout_values_t values) {
     }
 }
 
-/* Copies the values of egress registers to the reply. Applied at the end of egress. */
+/* Copies the values of egress registers to the reply. Runs at the end of egress. */
 @noWarn("unused")
 control ReadoutDeparture(inout readout_t answer, in readout_values_t values) {
     apply {

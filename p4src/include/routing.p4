@@ -1,5 +1,5 @@
-/* IPv4 routing by longest prefix; a flow hash selects one of several next hops. Packets that are
- * not IPv4, and packets whose TTL expires, are dropped. */
+/* IPv4 routing by longest prefix. If there are several next hops, a hash of the flow selects one.
+ * Packets that are not IPv4 are dropped, and also packets whose TTL expires. */
 #ifndef TELEMARK_ROUTING_P4
 #define TELEMARK_ROUTING_P4
 
@@ -28,8 +28,9 @@ control Routing(
         ipv4.checksum = changed_checksum(ipv4.checksum, before, after);
     }
 
-    /* Sends to one of `count` next hops. Each switch has a different salt. With equal salts, flows
-     * with the same next hop at one switch would also have the same next hop at the next switch. */
+    /* Sends the packet to one of `count` next hops. Each switch has another salt. With equal salts,
+     * flows that have the same next hop at one switch would also have the same next hop at the next
+     * switch. */
     action spread(bit<16> group_number, bit<16> count, bit<16> salt) {
         group = group_number;
         hash(

@@ -1,7 +1,7 @@
-/* Common part of switches around ingress and egress: parser, checksums, deparser.
+/* Common part of switches, around ingress and egress: parser, checksums and deparser.
  *
  * A program declares its `struct metadata_t` before it includes this file. Checksums are neither
- * verified nor computed. If a field changes, the checksum is updated incrementally
+ * verified nor computed. If a field changes, the program updates the checksum incrementally
  * (changed_checksum). */
 #ifndef TELEMARK_SWITCH_P4
 #define TELEMARK_SWITCH_P4

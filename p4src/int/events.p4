@@ -1,5 +1,6 @@
-/* Selects packets to report: all packets of a flow or only packets with changes; packets that
- * arrive when the queue is long (up to a quota); and dropped packets. */
+/* Selects the packets that are reported. For a flow, these are all packets, or only packets with
+ * changes. In addition, they are packets that arrive when a queue is long (up to a quota), and
+ * dropped packets. */
 #ifndef TELEMARK_INT_EVENTS_P4
 #define TELEMARK_INT_EVENTS_P4
 
@@ -9,8 +10,8 @@
 #define INT_FLOW_CELLS 4096
 #define INT_PORTS 512
 
-/* Selects packets of watched flows. If the hashes of two flows collide, they share a cell. This may
- * cause additional reports, but never fewer reports. */
+/* Selects packets of watched flows. If two flows have the same hash, they share a cell. This may
+ * cause more reports, but never fewer reports. */
 control FlowReports(
     in headers_t hdr, in int_watch_t watch, in hop_t hop, inout int_report_t report) {
     register<bit<32>>(INT_FLOW_CELLS) latest;
@@ -19,10 +20,10 @@ control FlowReports(
         report.flow = 1;
     }
 
-    /* Reports a packet if one of these values differs from that of the flow's previous packet:
-     * ports at this switch, number of hops on the stack, latency under its mask, time under its
-     * mask. A time mask with only high bits causes one report per period; for example,
-     * 0xFFFFFFF00000 causes one report per second. */
+    /* Reports a packet if at least one value differs from that of the previous packet of the flow.
+     * The values are: the ports at this switch, the number of hops on the stack, the latency under
+     * its mask, and the time under its mask. If the time mask has only high bits, there is at least
+     * one report per period; for example, 0xFFFFFFF00000 gives one report per second. */
     action report_changes(bit<32> latency_mask, bit<48> time_mask) {
         bit<32> cell;
         bit<32> now;
@@ -44,7 +45,7 @@ control FlowReports(
                 hdr.shim.length, hdr.int_header.remaining_hops, latency, time
             },
             64w0x100000000);
-        now = now | 1;  // never 0, the value of an unused register
+        now = now | 1;  // never 0, because 0 is the value of an unused register
         bit<32> index = cell & (INT_FLOW_CELLS - 1);
         latest.read(before, index);
         latest.write(index, now);
@@ -66,8 +67,8 @@ control FlowReports(
     }
 }
 
-/* Selects packets of all flows by queue occupancy. If fewer than `calm` packets wait, the quota is
- * reset. */
+/* Selects packets of all flows by the occupancy of their queue. If fewer than `calm` packets wait
+ * in the queue, the quota is reset. */
 control QueueReports(inout int_report_t report, in hop_t hop) {
     register<bit<32>>(INT_PORTS) reported_packets;
     bit<16> instructions = 0;
@@ -107,8 +108,8 @@ const bit<8> QUEUE_FULL = 71;
 const bit<8> DENIED = 80;
 const bit<8> NO_SUCH_MAC = 89;
 
-/* Selects dropped packets that belong to watched flows or have INT. `known` are the metadata that
- * are available at the place of the drop. The caller clones the packets. */
+/* Selects dropped packets that have INT or belong to a watched flow. `known` are the metadata that
+ * are available where the drop occurs. The caller clones the packets. */
 control DropReports(in int_watch_t watch, inout int_report_t report)(bit<6> hw_id, bit<16> known) {
     Number() number;
 

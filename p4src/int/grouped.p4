@@ -1,6 +1,6 @@
-/* The INT switch of int.p4, with several reports per packet (grouping.p4). The clone session for
- * reports leads to the CPU port, where reports are recirculated; reports to other ports are not
- * grouped.
+/* The INT switch of int.p4, but with several reports per datagram (grouping.p4). The clone session
+ * for reports leads to the CPU port, where reports are recirculated. If it leads to another port,
+ * reports are not grouped.
  *
  * This program is separate from int.p4, because its additional headers cost CPU time for every
  * packet. */
@@ -33,8 +33,8 @@ parser GroupedParser(
     inout standard_metadata_t standard_metadata) {
     IntParser() int_parser;
 
-    // Recirculated packets have no ingress port. bmv2 parses ingress clones with a stale
-    // instance_type, but with their own ingress port.
+    // Recirculated packets have no ingress port. In bmv2, the parser sees an old instance_type for
+    // ingress clones, but the right ingress port.
     state start {
         transition select(standard_metadata.instance_type, standard_metadata.ingress_port) {
             (RECIRCULATED, 0): parse_report;
@@ -47,7 +47,7 @@ parser GroupedParser(
         transition accept;
     }
 
-    // Extracts the pieces of a report that is short enough to wait.
+    // Extracts a report in pieces, if the report is short enough to wait.
     state parse_report {
         transition select(meta.report.words) {
             0 .. 31: parse_16;

@@ -1,10 +1,10 @@
-/* Several reports per packet. A report is recirculated, parsed as words, and waits in registers. It
- * waits until the group is complete or old, or has no room for another report. The report that
+/* Several reports per datagram. A report is recirculated and parsed as words. It waits in registers
+ * until its group is complete, is too old, or has no room for another report. The report that
  * completes a group is sent to the collector together with the waiting reports.
  *
- * Switches have no timer, so a packet-out (record FLUSH_GROUP, index: the hw_id) flushes waiting
- * reports. The packet-out is sent to the collector together with the reports; the controller gets
- * no reply. */
+ * Switches have no timer. Therefore, a packet-out can flush waiting reports (record FLUSH_GROUP;
+ * the index is the hw_id). The packet-out is sent to the collector together with the reports, and
+ * the controller gets no reply. */
 #ifndef TELEMARK_INT_GROUPING_P4
 #define TELEMARK_INT_GROUPING_P4
 
@@ -14,11 +14,12 @@
 const bit<32> RECIRCULATED = 4;      // instance_type
 const bit<16> FLUSH_GROUP = 0xFFFF;  // different from all record numbers
 
-#define GROUP_SLOTS 8  // maximum reports per group; the last report never waits
-#define GROUP_CELLS 32  // slots for waiting reports of all hw_ids
-const bit<16> LONGEST_WORDS = 63;  // maximum words of a waiting report; longer ones are sent alone
+#define GROUP_SLOTS 8  // maximum number of reports per group; the last report never waits
+#define GROUP_CELLS 32  // number of slots for waiting reports, for all hw_ids together
+// maximum number of words of a waiting report; a longer report is sent alone
+const bit<16> LONGEST_WORDS = 63;
 
-// Waiting reports in pieces of 2^n words: one piece for each bit that is set in the report's
+// Waiting reports, in pieces of 2^n words. A report has one piece for each bit that is set in its
 // length.
 register<bit<1024>>(GROUP_CELLS) group_32;
 register<bit<512>>(GROUP_CELLS) group_16;
@@ -83,7 +84,7 @@ control LoadPieces(inout int_pieces_t pieces, in bit<32> cell) {
     }
 }
 
-/* Reads the waiting reports of a group into headers; `cell` is the first cell. */
+/* Reads the waiting reports of a group into headers. `cell` is the first cell of the group. */
 control LoadGroup(inout headers_t hdr, in bit<8> count, in bit<32> cell) {
     LoadPieces() take_0;
     LoadPieces() take_1;
@@ -118,7 +119,7 @@ control LoadGroup(inout headers_t hdr, in bit<8> count, in bit<32> cell) {
     }
 }
 
-/* Groups reports. Applied in ingress to a recirculated report or to a packet-out that flushes. */
+/* Groups reports. Runs in ingress for a recirculated report, and for a packet-out that flushes. */
 control Gather(
     inout headers_t hdr, inout int_report_t report, inout standard_metadata_t standard_metadata) {
     StorePieces() take_in;
@@ -139,11 +140,11 @@ control Gather(
     bit<8> count = 0;     // number of waiting reports
     bit<16> length = 0;   // number of words of the waiting reports
     bit<48> begin = 0;    // time of the first waiting report
-    bit<22> number = 0;   // sequence number of the group's packet
+    bit<22> number = 0;   // sequence number of the datagram with the group
 
-    /* Sets the maximum number of reports per group, and the port to the collector. A group is also
-     * sent before it is complete if another report might not fit, or if a report arrives when the
-     * first waiting report is too old. */
+    /* Sets the maximum number of reports per group, and the port to the collector. A group is sent
+     * before it is complete in two cases: another report might not fit, or a report arrives when
+     * the first waiting report is too old. */
     action gather(
         bit<32> node_id, bit<8> reports, bit<16> words, bit<48> wait_us, bit<9> port) {
         node = node_id;
@@ -166,8 +167,8 @@ control Gather(
         next_packet.read(number, part);
     }
 
-    /* Counts a report. A report that is lost before this point causes a gap in the sequence
-     * numbers, as without grouping. */
+    /* Counts a report. If a report is lost before this point, the sequence numbers have a gap, as
+     * without grouping. */
     action count_report() {
         bit<22> expected;
         next_report.read(expected, part);

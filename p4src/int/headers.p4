@@ -1,4 +1,4 @@
-/* Wire formats of INT v2.1 and Telemetry Report v2.0, section by section. */
+/* Wire formats of INT v2.1 and Telemetry Report v2.0, in the order of their sections. */
 #ifndef TELEMARK_INT_HEADERS_P4
 #define TELEMARK_INT_HEADERS_P4
 
@@ -9,15 +9,17 @@ const bit<4> INT_MD = 1;
 const bit<4> INT_MX = 3;
 const bit<4> INT_VERSION = 2;
 
-// Next protocol type in the shim (INT over TCP/UDP), which defines its last 16 bits.
+// Next protocol type in the shim (INT over TCP/UDP). It defines the meaning of the last 16 bits of
+// the shim.
 const bit<2> NPT_NONE = 0;  // the bits are the original DSCP (6 bits)
 const bit<2> NPT_UDP = 1;   // the bits are the original UDP destination port
-const bit<2> NPT_L4 = 2;    // INT has its own UDP header; the bits are the original protocol
+const bit<2> NPT_L4 = 2;    // INT has its own UDP header; the bits are the original IP protocol
 const bit<2> NPT_UNDEFINED = 3;
 
 const bit<64> PROBE_MARKER = 0x54454C454D41524B;  // "TELEMARK"
 
-// Length of shim and INT header in bytes, and in the 4-byte words that the shim's length counts.
+// Length of shim and INT header together: in bytes, and in 4-byte words, which the length in the
+// shim counts.
 const bit<16> INT_BYTES = 16;
 const bit<8> INT_HEADER_WORDS = 3;
 
@@ -33,11 +35,11 @@ header int_shim_t {
     bit<4> type;
     bit<2> npt;
     bit<2> reserved;
-    bit<8> length;  // length of INT header and stack, in words of 4 bytes
+    bit<8> length;  // length of INT header and stack in words of 4 bytes
     bit<16> original;
 }
 
-header int_header_t {  // INT-MD; in INT-MX the bits after the first five are reserved
+header int_header_t {  // for INT-MD; in INT-MX, the bits after the first five are reserved
     bit<4> version;
     bit<1> discard;
     bit<1> hops_exceeded;
@@ -51,7 +53,7 @@ header int_header_t {  // INT-MD; in INT-MX the bits after the first five are re
     bit<16> domain_flags;
 }
 
-header int_stack_t {  // metadata pushed by earlier switches
+header int_stack_t {  // metadata from earlier switches
     varbit<8064> words;  // 255 words minus the words of the header
 }
 
@@ -67,7 +69,7 @@ header int_four_words_t {
     bit<128> value;
 }
 
-/* Metadata of one switch; bits 0 (0x8000) to 7 of its instructions select the fields. */
+/* Metadata of one switch. Instruction bits 0 (0x8000) to 7 select the fields. */
 struct int_metadata_t {
     int_word_t node_id;
     int_word_t level_1;
@@ -82,10 +84,10 @@ struct int_metadata_t {
 const bit<16> COMPLEMENT = 0x0001;   // meaning of bit 15 in stacks
 const bit<16> UNKNOWN_TO_V1MODEL = 0x00FE;
 const bit<16> DROP_REASON = 0x0001;  // meaning of bit 15 in reports
-const bit<16> KNOWN_TO_REPORTS = 0x7F00;  // without node id (in the group header) and buffers
+const bit<16> KNOWN_TO_REPORTS = 0x7F00;  // all but the node id (in the group header) and buffers
 const bit<16> UTILISATION = 0x0100;
 const bit<16> KNOWN_TO_INGRESS = 0x4A00;  // ports and arrival time
-const bit<16> KNOWN_TO_QUEUES = 0x5A00;   // the same, and the number of waiting packets
+const bit<16> KNOWN_TO_QUEUES = 0x5A00;   // the same, and also the number of waiting packets
 
 header report_group_t {
     bit<4> version;
@@ -94,10 +96,10 @@ header report_group_t {
     bit<32> node_id;
 }
 
-header report_t {  // an individual report of RepType 1
+header report_t {  // one report, of RepType 1
     bit<4> type;
     bit<4> inner_type;
-    bit<8> length;  // words of the report without the first one
+    bit<8> length;  // length of the report in words, without the first word
     bit<8> metadata_words;
     bit<1> dropped;
     bit<1> congested;
@@ -114,10 +116,11 @@ const bit<4> REPORT_VERSION = 2;
 const bit<4> REPORT_OF_INT = 1;
 const bit<4> INNER_IPV4 = 4;
 const bit<4> INNER_IPV6 = 5;
-const bit<8> REPORT_FIXED_WORDS = 2;  // fixed words of an individual report after its first word
+// number of fixed words that follow the first word of a report
+const bit<8> REPORT_FIXED_WORDS = 2;
 
-/* Returns the length in words of the metadata with these instruction bits: one word each, or two
- * for 8-byte fields. */
+/* Returns the length in words of the metadata with these instruction bits. A field has one word, or
+ * two words if it has 8 bytes. */
 bit<8> metadata_words(in bit<16> instructions) {
     bit<32> bits = instructions ++ (instructions & 0x0E00);
     bits = bits - ((bits >> 1) & 0x55555555);

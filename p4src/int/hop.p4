@@ -1,4 +1,4 @@
-/* Converts a switch's metadata on a packet (include/hop.p4) to INT metadata. */
+/* Converts the metadata of a switch about a packet (include/hop.p4) to INT metadata. */
 #ifndef TELEMARK_INT_HOP_P4
 #define TELEMARK_INT_HOP_P4
 
@@ -7,10 +7,11 @@
 
 const bit<32> UNKNOWN = 0xFFFFFFFF;
 
-/* Utilisation of a port: bytes in the last full time window, relative to the rate of the port. */
+/* Utilisation of a port: the bytes in the last complete time window, relative to the rate of the
+ * port. */
 control Utilisation(
     in bit<64> parts_a_byte, inout hop_t hop, in standard_metadata_t standard_metadata) {
-    // Windows of 2^16 us, numbered from 0 on the switch's clock.
+    // Windows last 2^16 us. They are numbered from 0 on the clock of the switch.
     register<bit<32>>(512) windows;
     register<bit<32>>(512) bytes;
     register<bit<32>>(512) bytes_before;
@@ -42,13 +43,13 @@ control Utilisation(
     }
 }
 
-/* Returns the sum of a word's 16-bit halves, for the Internet checksum. */
+/* Returns the sum of the two 16-bit halves of a word, for the Internet checksum. */
 bit<32> halves(in bit<32> word) {
     return (word >> 16) + (word & 0xFFFF);
 }
 
-/* Sets the requested metadata of instruction bits 0 to 7; adds their checksum contribution to
- * `sum`. */
+/* Sets the requested metadata of instruction bits 0 to 7. Adds to `sum` what these metadata
+ * contribute to the checksum. */
 control FillMetadata(
     inout int_metadata_t metadata, in hop_t hop, in bit<16> wanted, inout bit<32> sum) {
     apply {

@@ -1,5 +1,5 @@
-/* Ingress of a switch with INT: forwards by MAC address or else by route, applies the access
- * list, and selects packets for INT. */
+/* Ingress of a switch with INT: forwards by MAC address, otherwise by route; applies the access
+ * list; and selects packets for INT. */
 #ifndef TELEMARK_INT_INGRESS_P4
 #define TELEMARK_INT_INGRESS_P4
 

@@ -1,5 +1,5 @@
-/* The INT switch: INT-MD, INT-MX and INT-XD. The entries of the controller define its role for each
- * flow: source, transit or sink.
+/* The INT switch, for INT-MD, INT-MX and INT-XD. For each flow, the controller's entries define the
+ * role of the switch: source, transit or sink.
  *
  *   ingress   forwarding --> watch: does it have INT, is its flow watched --> drop reports
  *   egress    this switch's metadata --> source or transit: headers, metadata

@@ -1,18 +1,18 @@
-/* Updates lengths and checksums of a packet after data were inserted after its UDP or TCP header.
- * All updates are incremental (RFC 1624). So wrong values stay wrong, and INT does not hide
- * damage. */
+/* Updates the lengths and checksums of a packet, when data are inserted after its UDP or TCP
+ * header. All updates are incremental (RFC 1624). So a wrong value stays wrong, and INT does not
+ * hide damage. */
 #ifndef TELEMARK_INT_LENGTHS_P4
 #define TELEMARK_INT_LENGTHS_P4
 
 #include "packet.p4"
 
-/* Returns a sum of 16-bit words, folded to 16 bits with carries (RFC 1071). */
+/* Returns a sum of 16-bit words as 16 bits; carries are added (RFC 1071). */
 bit<16> folded(in bit<32> sum) {
     bit<32> once = (sum & 0xFFFF) + (sum >> 16);
     return (once + (once >> 16))[15:0];
 }
 
-/* Returns the checksum contribution of shim and INT header. */
+/* Returns what the shim and the INT header contribute to the checksum. */
 bit<32> sum_of_headers(in int_shim_t shim, in int_header_t h) {
     return (bit<32>)(shim.type ++ shim.npt ++ shim.reserved ++ shim.length)
         + (bit<32>)shim.original
@@ -23,8 +23,8 @@ bit<32> sum_of_headers(in int_shim_t shim, in int_header_t h) {
         + (bit<32>)h.domain_instructions + (bit<32>)h.domain_flags;
 }
 
-/* Returns the checksum contribution of the length of `bytes` additional bytes. For TCP, the length
- * is only in the pseudo-header; for UDP, it is also in the header. */
+/* Returns what `bytes` additional bytes contribute to the checksum because the length changes. For
+ * TCP, the length is only in the pseudo-header. For UDP, it is also in the UDP header. */
 bit<32> sum_of_length(in bool is_tcp, in bit<16> bytes) {
     return is_tcp ? (bit<32>)bytes : (bit<32>)bytes << 1;
 }
@@ -38,7 +38,7 @@ bit<32> bytes_of_ip(in ipv4_t ipv4, in ipv6_t ipv6) {
     return bytes;
 }
 
-/* Increases the lengths in IP and UDP by `bytes`, modulo 2^16. */
+/* Increases the lengths in the IP and UDP headers by `bytes`, modulo 2^16. */
 control ChangeLengths(inout headers_t hdr, in bit<16> bytes) {
     apply {
         if (hdr.ipv4.isValid()) {
@@ -55,8 +55,8 @@ control ChangeLengths(inout headers_t hdr, in bit<16> bytes) {
     }
 }
 
-/* Adds `added` to the layer 4 checksum. A UDP checksum of 0 means no checksum; a result of 0 is
- * sent as 0xFFFF (RFC 768). */
+/* Adds `added` to the layer 4 checksum. For UDP, 0 means that there is no checksum, so a result of
+ * 0 is sent as 0xFFFF (RFC 768). */
 control ChangeChecksum(inout headers_t hdr, in bit<32> added) {
     apply {
         if (hdr.tcp.isValid()) {
@@ -68,7 +68,7 @@ control ChangeChecksum(inout headers_t hdr, in bit<32> added) {
     }
 }
 
-/* Sets the DSCP, which no layer 4 checksum covers. */
+/* Sets the DSCP. No layer 4 checksum covers it. */
 control SetDscp(inout headers_t hdr, in bit<6> dscp) {
     Ipv4SetDscp() set_ipv4;
 

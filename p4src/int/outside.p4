@@ -1,10 +1,11 @@
-/* Flow key of a packet with INT: the header fields that the packet has outside of the domain. */
+/* Flow key of a packet with INT: the values that header fields have outside of the domain. */
 #ifndef TELEMARK_INT_OUTSIDE_P4
 #define TELEMARK_INT_OUTSIDE_P4
 
 #include "packet.p4"
 
-/* Returns the original protocol and ports, which the mark of INT may have replaced; 0 if absent. */
+/* Returns the original protocol and ports, which INT may have replaced for its mark. A value is 0
+ * if the packet does not have it. */
 control NamedOutside(
     in headers_t hdr, out bit<8> protocol, out bit<16> src_port, out bit<16> dst_port) {
     apply {

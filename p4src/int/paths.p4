@@ -1,5 +1,5 @@
 /* Reads the hops of an INT-MD stack at fixed positions, before the INT parser. A program defines
- * PATH_INSTRUCTIONS (metadata per hop) and PATH_HOP_LOG (the metadata of a hop have 2^PATH_HOP_LOG
+ * PATH_INSTRUCTIONS (the metadata of each hop) and PATH_HOP_LOG (each hop has 2^PATH_HOP_LOG
  * words). */
 #ifndef TELEMARK_INT_PATHS_P4
 #define TELEMARK_INT_PATHS_P4
@@ -9,18 +9,18 @@
 
 #define PATH_HOP_BITS (32 << PATH_HOP_LOG)
 
-// In an absent hop, all bits are ones.
+// If a hop is missing, all its bits are ones.
 const bit<(5 * PATH_HOP_BITS)> ABSENT = ~(bit<(5 * PATH_HOP_BITS)>)0;
 
 struct int_path_t {
     @field_list(CLONE_FIELDS)
-    bit<1> is_known;  // the stack has the needed metadata
+    bit<1> is_known;  // the stack has the metadata that are needed
     @field_list(CLONE_FIELDS)
     bit<8> hops;  // number of hops on the stack
     @field_list(CLONE_FIELDS)
-    bit<2> exceeded;  // flags E and M of the INT header: hops are missing
+    bit<2> exceeded;  // flags E and M of the INT header; if one is set, hops are missing
     @field_list(CLONE_FIELDS)
-    bit<(5 * PATH_HOP_BITS)> stack;  // the newest five hops, newest first
+    bit<(5 * PATH_HOP_BITS)> stack;  // the five newest hops; the newest is first
 }
 
 /* Reads a stack without extracting it. `words` is the length in the shim. */

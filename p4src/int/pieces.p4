@@ -1,5 +1,5 @@
-/* A waiting report in pieces of 2^n words: one piece for each bit that is set in the report's
- * length. */
+/* A waiting report, in pieces of 2^n words. The report has one piece for each bit that is set in
+ * its length. */
 #ifndef TELEMARK_INT_PIECES_P4
 #define TELEMARK_INT_PIECES_P4
 

@@ -1,6 +1,7 @@
-/* Ingress and egress of INT switches, shared by all programs with INT.
+/* Ingress and egress of INT switches. All programs with INT share them.
  *
- * A program's `struct metadata_t` has `hop`, `watch`, `report` and `drop_reason`, as in int.p4. */
+ * The `struct metadata_t` of a program has the members `hop`, `watch`, `report` and `drop_reason`,
+ * as in int.p4. */
 #ifndef TELEMARK_INT_PIPELINE_P4
 #define TELEMARK_INT_PIPELINE_P4
 
@@ -9,8 +10,8 @@
 #include "source.p4"
 #include "switch.p4"
 
-// Clone session for packets that leave the domain. A program may define a different session and
-// handle the clones, or NO_CLONE and report these packets itself.
+// Clone session for packets that leave the domain. A program may define another session, and handle
+// its clones. With NO_CLONE, the program itself reports these packets.
 const bit<32> NO_CLONE = 0;
 #ifndef INT_SINK_SESSION
 #define INT_SINK_SESSION REPORT_SESSION
@@ -54,8 +55,8 @@ control IntPacket(
     bit<64> parts_a_byte = 0;
     bit<32> event = INT_EVENTS;
 
-    // `millionths_per_byte`: utilisation per byte in a window, in millionths of the port's rate and
-    // units of 2^-32; 0: unknown.
+    // `millionths_per_byte` is the utilisation by one byte in a window. It is in millionths of the
+    // rate of the port, times 2^32; 0 means unknown.
     action stay_inside(bit<16> port_mtu, bit<64> millionths_per_byte) {
         mtu = port_mtu;
         parts_a_byte = millionths_per_byte;
@@ -129,8 +130,8 @@ control IntPacket(
     }
 }
 
-/* INT processing of a packet that was deflected because its queue was full. The packet is dropped;
- * its clone becomes the drop report. */
+/* INT processing of a packet that was deflected because its queue was full. The packet is dropped,
+ * and its clone becomes the drop report. */
 control IntDeflected(
     inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Hop() hop;
@@ -146,9 +147,9 @@ control IntDeflected(
     }
 }
 
-/* Egress of INT. A report is a clone of a packet that was processed before. If reports are grouped
- * and their clone session leads to the CPU port, the report is recirculated and sent with other
- * reports. */
+/* Egress of INT. A report is a clone of a packet that was processed before. If reports are grouped,
+ * and their clone session leads to the CPU port, the report is recirculated and sent together with
+ * other reports. */
 control IntDeparture(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata)(
     bool has_groups) {

@@ -1,5 +1,5 @@
-/* Telemetry reports: selection of packets, and conversion of clones of reported packets to reports.
- * Section numbers refer to Telemetry Report v2.0. */
+/* Telemetry reports: selection of packets, and conversion of clones to reports. Section numbers are
+ * those of Telemetry Report v2.0. */
 #ifndef TELEMARK_INT_REPORT_P4
 #define TELEMARK_INT_REPORT_P4
 
@@ -10,18 +10,20 @@
 
 const bit<32> INGRESS_CLONE = 1;  // instance_type
 const bit<32> EGRESS_CLONE = 2;
-const bit<32> DEFLECTED = 7;  // packet dropped by a full queue; only minip4 with --deflect-on-drop
+// a full queue dropped the packet; only on minip4 with --deflect-on-drop
+const bit<32> DEFLECTED = 7;
 
 const bit<32> REPORT_SESSION = 500;  // the clone session whose port leads to the collector
 
-const bit<32> PAYLOAD_BYTES = 16;  // for UDP packets without an identification
+const bit<32> PAYLOAD_BYTES = 16;  // for UDP packets that have no identification
 
-// Parts of a switch (hw_id) with separate sequence numbers of reports.
+// Parts of a switch (hw_id). Each has its own sequence numbers of reports.
 const bit<6> HW_EGRESS = 0;
 const bit<6> HW_INGRESS = 1;
 const bit<6> HW_QUEUES = 2;
 
-const bit<8> GATHER_FIELDS = 2;  // metadata that a recirculated report retains (grouping.p4)
+// metadata that a report keeps when it is recirculated (grouping.p4)
+const bit<8> GATHER_FIELDS = 2;
 
 struct int_report_t {
     @field_list(CLONE_FIELDS)
@@ -39,11 +41,11 @@ struct int_report_t {
     @field_list(GATHER_FIELDS)
     bit<16> words;
     @field_list(GATHER_FIELDS)
-    bit<48> reported_us;  // time of the report on the switch's clock
+    bit<48> reported_us;  // time of the report, on the clock of the switch
 }
 
-/* Assigns sequence numbers to reports before they are queued, so that a dropped report causes a
- * gap. */
+/* Assigns sequence numbers to reports before they are queued. So a dropped report leaves a gap in
+ * the numbers. */
 control Number(inout int_report_t report) {
     register<bit<22>>(1) numbers;
 
@@ -57,8 +59,8 @@ control Number(inout int_report_t report) {
     }
 }
 
-/* Returns the length in words of the headers from IP to layer 4, or to the end of INT if
-   present. */
+/* Returns the length in words of the headers from IP to layer 4. If the packet has INT, the headers
+   include INT. */
 bit<16> words_of_headers(in headers_t hdr, in bit<1> is_int) {
     bit<16> words = hdr.ipv4.isValid() ? (bit<16>)hdr.ipv4.ihl : 10;
     if (hdr.tcp.isValid()) {
@@ -78,9 +80,9 @@ bit<16> words_of_headers(in headers_t hdr, in bit<1> is_int) {
     return words;
 }
 
-/* Makes a report from a cloned packet. Its inner content is the packet from the IP header to INT or
- * the layer 4 header. A part of the payload follows if no header field distinguishes packets of a
- * flow. */
+/* Makes a report from a clone of a packet. The report contains the packet from the IP header to the
+ * end of INT, or of the layer 4 header if there is no INT. If no header field distinguishes the
+ * packets of a flow, a part of the payload follows. */
 control WriteReport(
     inout headers_t hdr, in int_watch_t watch, inout int_report_t report, in hop_t hop,
     in bit<8> drop_reason) {
@@ -105,7 +107,8 @@ control WriteReport(
     }
 
     apply {
-        bit<16> words = words_of_headers(hdr, watch.is_int);  // words of the truncated packet
+        // number of words of the truncated packet
+        bit<16> words = words_of_headers(hdr, watch.is_int);
         bool is_alike = !hdr.ipv4.isValid() || hdr.ipv4.identification == 0;
         if (is_alike && hdr.ports.isValid() && !hdr.tcp.isValid() && watch.is_full == 1
             && bytes_of_ip(hdr.ipv4, hdr.ipv6) >= ((bit<32>)words << 2) + PAYLOAD_BYTES) {
@@ -141,7 +144,7 @@ control WriteGroup(inout headers_t hdr, in int_report_t report, in bit<32> node_
     }
 }
 
-/* Writes UDP, IP and Ethernet around a group header and `words` words of reports. */
+/* Writes Ethernet, IP and UDP headers around a group header and `words` words of reports. */
 control WriteOuter(inout headers_t hdr, in bit<16> words) {
     /* Sets the addresses of the switch and of the collector. */
     action send_report(
@@ -173,7 +176,7 @@ control WriteOuter(inout headers_t hdr, in bit<16> words) {
     }
 
     action set_lengths() {
-        bit<16> bytes = (words << 2) + 8;  // bytes with the group header
+        bit<16> bytes = (words << 2) + 8;  // number of bytes, including the group header
         hdr.report_udp.word = (bytes + 8) ++ 16w0;  // no checksum
         hdr.report_ipv4.total_length = bytes + 28;
         bit<32> sum = 0x4500 + 0x4000 + 0x4011

@@ -1,10 +1,11 @@
-/* INT at the sink: restores the exact packet that entered the source. */
+/* INT at the sink: restores the packet exactly as it entered the source. */
 #ifndef TELEMARK_INT_SINK_P4
 #define TELEMARK_INT_SINK_P4
 
 #include "lengths.p4"
 
-/* Copies headers for the report, because the report is made after INT was removed. */
+/* Copies headers for the report. The copies are needed because the report is made after INT was
+ * removed. */
 control Keep(inout headers_t hdr) {
     apply {
         hdr.kept_ipv4 = hdr.ipv4;
@@ -38,7 +39,7 @@ control Strip(inout headers_t hdr) {
     SetProtocol() set_protocol;
 
     apply {
-        bit<16> inverted;  // inverted sum of the stack
+        bit<16> inverted;  // inverted checksum sum of the stack
         hash(
             inverted, HashAlgorithm.csum16, 16w0, { hdr.stack.words }, 32w0x10000);
         bit<32> gone = (bit<32>)~inverted + sum_of_headers(hdr.shim, hdr.int_header);

@@ -1,10 +1,10 @@
-/* INT at the source: inserts INT headers and marks the packet. */
+/* INT at the source: inserts INT headers, and marks the packet. */
 #ifndef TELEMARK_INT_SOURCE_P4
 #define TELEMARK_INT_SOURCE_P4
 
 #include "transit.p4"
 
-/* Sets the mark of INT; shim and INT header may be filled later. */
+/* Sets the mark of INT. The shim and the INT header may be filled later. */
 control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
     SetDscp() set_dscp;
     SetProtocol() set_protocol;
@@ -16,7 +16,7 @@ control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
         hdr.ports.dst_port = INT_UDP_PORT;
     }
 
-    /* Inserts a UDP header in front of the original header. Its source port depends on the original
+    /* Inserts a UDP header before the original header. The source port depends on the original
      * ports, so that ECMP distributes flows as before. */
     action insert_udp(bit<8> protocol, bit<16> bytes) {
         hdr.shim.npt = NPT_L4;
@@ -28,7 +28,7 @@ control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
         hdr.tcp_options.setInvalid();
         hdr.ports.src_port = hdr.inner_ports.src_port ^ hdr.inner_ports.dst_port;
         hdr.ports.dst_port = INT_UDP_PORT;
-        hdr.ports.word = bytes ++ 16w0;  // checksum 0 (none); the length grows with the headers
+        hdr.ports.word = bytes ++ 16w0;  // checksum 0 means none; the length grows with the headers
     }
 
     apply {
@@ -59,9 +59,9 @@ control Mark(inout headers_t hdr, in bit<2> mark, inout bit<32> sum) {
     }
 }
 
-/* Inserts INT-MX headers, or INT-MD headers with the source's metadata (without metadata, and with
- * flag M, if they do not fit). Packets without UDP or TCP header, fragments, and packets without
- * room for INT headers pass unchanged. */
+/* Inserts INT-MX headers, or INT-MD headers and the metadata of the source. If these metadata do
+ * not fit, INT-MD headers with flag M are inserted without metadata. Some packets pass unchanged:
+ * packets without UDP or TCP header, fragments, and packets without room for INT headers. */
 control Source(
     inout headers_t hdr, inout int_watch_t watch, in hop_t hop, in bit<16> mtu,
     inout bit<32> event) {

@@ -1,24 +1,24 @@
-/* Common part of INT switches around ingress and egress: parser, checksums, deparser.
+/* Common part of INT switches, around ingress and egress: parser, checksums and deparser.
  *
- * A program declares its `struct metadata_t` before it includes this. Checksums are neither
- * verified nor computed. If a field changes, the checksum is updated incrementally. */
+ * A program declares its `struct metadata_t` before it includes this file. Checksums are neither
+ * verified nor computed. If a field changes, the program updates the checksum incrementally. */
 #ifndef TELEMARK_INT_SWITCH_P4
 #define TELEMARK_INT_SWITCH_P4
 
 #include "packet.p4"
 
-// Optional statements of a program, which read the stack before the parser extracts it.
+// A program may define statements here. They read the stack before the parser extracts it.
 #ifndef INT_READ_STACK
 #define INT_READ_STACK
 #endif
 
-// Optional statements of a program, which read the first UDP header of the packet.
+// A program may define statements here. They read the first UDP header of the packet.
 #ifndef INT_READ_UDP
 #define INT_READ_UDP
 #endif
 
-/* INT is complete if `stack` is valid (it may be empty). If `shim` is valid but `stack` is not, the
- * packet is marked as INT, but its lengths or its type are wrong. */
+/* If `stack` is valid, INT is complete; the stack may be empty. If `shim` is valid but `stack` is
+ * not, the packet is marked as INT, but the lengths or the type are wrong. */
 parser IntParser(
     packet_in packet, out headers_t hdr, inout metadata_t meta,
     inout standard_metadata_t standard_metadata) {
@@ -80,7 +80,7 @@ parser IntParser(
         }
     }
 
-    // As in include/parser.p4: these packets are for AM-PM, not for INT.
+    // As in include/parser.p4. These packets are for AM-PM, not for INT.
     state parse_hop_by_hop {
         transition select(packet.lookahead<bit<32>>()[23:0]) {
             ALTMARK_ALONE: parse_altmark;

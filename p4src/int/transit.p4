@@ -1,4 +1,4 @@
-/* INT-MD at transit switches: pushes the metadata of this switch on the stack (section "INT-MD
+/* INT-MD at transit switches: adds the metadata of this switch to the stack (section "INT-MD
  * Metadata Header Format" of the specification). */
 #ifndef TELEMARK_INT_TRANSIT_P4
 #define TELEMARK_INT_TRANSIT_P4
@@ -6,8 +6,8 @@
 #include "lengths.p4"
 #include "watch.p4"
 
-/* Pushes metadata of bits 8 to 14: buffer occupancy, which v1model does not provide, and reserved
- * bits. These adjacent words consist of ones, which do not change a checksum. */
+/* Adds the metadata of bits 8 to 14: buffer occupancy, which v1model does not provide, and reserved
+ * bits. All bits of these words are ones, so the words do not change a checksum. */
 control PushUnknown(inout headers_t hdr, in bit<16> instructions) {
     apply {
         bit<8> words = metadata_words(instructions & UNKNOWN_TO_V1MODEL);
@@ -26,9 +26,10 @@ control PushUnknown(inout headers_t hdr, in bit<16> instructions) {
     }
 }
 
-/* Pushes metadata of all instruction bits. The layer 4 checksum is compensated in the checksum
- * complement if requested; otherwise, it is updated in its header. `sum` is the contribution of
- * earlier changes, and `bytes` is the growth of the packet. */
+/* Adds the metadata of all instruction bits. If a checksum complement is requested, it compensates
+ * the change of the layer 4 checksum. Otherwise, the layer 4 checksum is updated in its header.
+ * `sum` is the contribution of earlier changes, and `bytes` is the number of bytes by which the
+ * packet grows. */
 control PushMetadata(inout headers_t hdr, in hop_t hop, in bit<16> bytes, in bit<32> sum) {
     FillMetadata() fill;
     PushUnknown() unknown;
@@ -53,8 +54,9 @@ control PushMetadata(inout headers_t hdr, in hop_t hop, in bit<16> bytes, in bit
     }
 }
 
-/* Adds Hop ML words of metadata, or nothing. A switch adds nothing if it does not support all
- * instructions, if Remaining Hop Count is 0 (flag E), or if the packet has no room (flag M). */
+/* Adds Hop ML words of metadata, or nothing. A switch adds nothing in three cases: it does not
+ * support all instructions, Remaining Hop Count is 0 (flag E), or the packet has no room (flag
+ * M). */
 control Transit(
     inout headers_t hdr, in hop_t hop, in bit<16> mtu, inout bit<32> event) {
     PushMetadata() push;

@@ -1,23 +1,23 @@
-/* Selection of packets for INT: the domain border, the watch list, and sampling. */
+/* Selection of packets for INT: the border of the domain, the watch list, and sampling. */
 #ifndef TELEMARK_INT_WATCH_P4
 #define TELEMARK_INT_WATCH_P4
 
 #include "hop.p4"
 #include "lengths.p4"
 
-// Values of `mode`: the action of the first switch of a watched flow.
+// Values of `mode`: what the first switch does with a packet of a watched flow.
 const bit<2> EMBED_DATA = 1;          // INT-MD
 const bit<2> EMBED_INSTRUCTIONS = 2;  // INT-MX
 const bit<2> EXPORT_DATA = 3;         // INT-XD: every switch reports
 
 // Values of `mark`: how a packet is marked as INT.
 const bit<2> MARK_DSCP = 0;
-const bit<2> MARK_PORT = 1;     // the port of the original UDP header is the mark, with NPT 1
-const bit<2> MARK_NEW_UDP = 2;  // port of an additional UDP header, with NPT 2
+const bit<2> MARK_PORT = 1;     // the port in the original UDP header is the mark, with NPT 1
+const bit<2> MARK_NEW_UDP = 2;  // the port in an additional UDP header is the mark, with NPT 2
 @noWarn("unused") const bit<2> MARK_PROBE = 3;
 
 struct int_watch_t {
-    bit<1> is_whole;    // IP packet with complete headers (except AltMark)
+    bit<1> is_whole;    // IP packet whose headers are complete (not counting AltMark)
     @field_list(CLONE_FIELDS)
     bit<1> is_full;     // the packet is complete
     @field_list(CLONE_FIELDS)
@@ -33,18 +33,20 @@ struct int_watch_t {
 }
 
 // Event counters of a switch.
-const bit<32> MALFORMED = 0;       // packets marked as INT with wrong lengths, type or version
-const bit<32> FOREIGN_CLEARED = 1;  // packets from outside with the DSCP of INT (cleared)
-const bit<32> FOREIGN_DROPPED = 2;  // packets from outside with INT's port or probe marker
-const bit<32> NO_ROOM = 3;         // packets that would exceed the MTU of the egress port with INT
-const bit<32> NOT_POSSIBLE = 4;    // packets without UDP or TCP header at the source
-const bit<32> NOT_UNDERSTOOD = 5;  // packets with instructions that contradict the metadata length
+const bit<32> MALFORMED = 0;       // packets with INT's mark, but wrong lengths, type or version
+// packets from outside with the DSCP of INT; the DSCP is cleared
+const bit<32> FOREIGN_CLEARED = 1;
+// packets from outside with the port or probe marker of INT; dropped
+const bit<32> FOREIGN_DROPPED = 2;
+const bit<32> NO_ROOM = 3;         // packets that with INT would exceed the MTU of the egress port
+const bit<32> NOT_POSSIBLE = 4;    // packets at the source that have no UDP or TCP header
+const bit<32> NOT_UNDERSTOOD = 5;  // packets whose instructions contradict the metadata length
 const bit<32> HOPS_EXCEEDED = 6;
 const bit<32> MTU_EXCEEDED = 7;
 const bit<32> INT_EVENTS = 8;
 
-/* Checks packets that are marked as INT. If a packet comes from outside of the domain, the mark is
- * removed, or the packet is dropped. Inside the domain, INT must be valid. */
+/* Checks packets that are marked as INT. If such a packet comes from outside of the domain, the
+ * mark is removed, or the packet is dropped. Inside the domain, INT must be valid. */
 control IntBorder(
     inout headers_t hdr, inout int_watch_t watch, out bit<1> is_stopped,
     inout standard_metadata_t standard_metadata) {
@@ -56,7 +58,7 @@ control IntBorder(
         from_outside = 1;
     }
 
-    // Ports at the border of the domain, which do not accept INT from outside.
+    // Ports at the border of the domain. They do not accept INT from outside.
     table borders {
         key = { standard_metadata.ingress_port: exact; }
         actions = { outside; NoAction; }
@@ -72,7 +74,7 @@ control IntBorder(
 
     apply {
         is_stopped = 0;
-        // A packet is marked even if it ends before a shim.
+        // A packet counts as marked even if it ends before the shim.
         bit<6> dscp = hdr.ipv4.isValid() ? hdr.ipv4.dscp : hdr.ipv6.traffic_class[7:2];
         bool is_udp = hdr.ports.isValid() && !hdr.tcp.isValid();
         bool has_port = is_udp && hdr.ports.dst_port == INT_UDP_PORT;
@@ -90,7 +92,8 @@ control IntBorder(
                 arriving_events.count(FOREIGN_CLEARED);
             }
         } else if (is_marked) {
-            // NPT must indicate a marked UDP port if and only if the UDP port is that of INT.
+            // NPT must say that the mark is a UDP port if, and only if, the UDP port is that of
+            // INT.
             if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION
                 && (hdr.shim.npt == NPT_NONE) != has_port && hdr.shim.npt != NPT_UNDEFINED) {
                 watch.is_int = 1;
@@ -112,7 +115,7 @@ control IntWatch(
     bit<32> report_addr = 0;
     bit<16> report_port = 0;
 
-    /* Sets the node id and clock offset of the switch, and the destination of reports. */
+    /* Sets the node id of the switch, the offset of its clock, and the destination of reports. */
     action set_node(bit<32> node_id, bit<48> offset_us, bit<32> collector, bit<16> port) {
         hop.node_id = node_id;
         hop.offset_us = offset_us;
@@ -125,7 +128,7 @@ control IntWatch(
         default_action = set_node(0, 0, 0, 0);
     }
 
-    /* Samples one packet in 2^32 / (sampling + 1). */
+    /* On average, samples one of 2^32 / (sampling + 1) packets. */
     action choose(bit<2> mode, bit<16> instructions, bit<32> sampling) {
         watch.is_watched = 1;
         watch.mode = mode;
@@ -179,7 +182,7 @@ control IntWatch(
         size = 1024;
     }
 
-    /* All switches sample the same packets, because no switch changes the hashed fields. */
+    /* The hashed fields do not change on the path, so all switches sample the same packets. */
     action sample() {
         bit<32> number;
         hash(

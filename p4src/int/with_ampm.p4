@@ -1,8 +1,8 @@
-/* INT and alternate marking in one switch, with separate watch lists and separate DSCP bits.
+/* INT and alternate marking in one switch. They have separate watch lists and separate DSCP bits.
  *
- * INT is added before marks are set, and removed before they are cleared. The hash of hashed
- * marking includes fields that INT changes (length, UDP checksum), so a flow may use only one of
- * the two. */
+ * INT is added before marks are set, and removed before marks are cleared. The hash of hashed
+ * marking includes fields that INT changes (length, UDP checksum). So a flow may use either INT or
+ * hashed marking, but not both. */
 #include "report.p4"
 #include "watch.p4"
 #include "../ampm/methods.p4"

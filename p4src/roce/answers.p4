@@ -5,24 +5,25 @@
 #include "icrc.p4"
 #include "session.p4"
 
-/* A switch stores no copies, so it does not retransmit lost records. The collector drops all
- * records after a lost record. Therefore, the switch must soon continue with the PSN that the
- * collector expects. It learns this PSN as follows:
+/* A switch stores no copies of records, so it does not send lost records again. After a lost
+ * record, the collector drops all later records. Therefore, the switch must soon continue with the
+ * PSN that the collector expects. The switch learns this PSN in three ways:
  *
- * - A NAK contains it. A collector sends a NAK once, so a second NAK with the same PSN, without an
- * ACK in between, is late. An RNR NAK refers to the record itself, so it is never late.
- * - An ACK for records that were not yet sent contains it; PSNs were then set back too far.
- * - Two ACKs with the same PSN contain it. The second ACK is the response to a probe (write.p4);
- * although a record was sent between them, no record was written. So a session recovers even if its
- * NAK was lost.
+ * - A NAK contains this PSN. A collector sends a NAK once. So a second NAK with the same PSN,
+ * without an ACK in between, is late. An RNR NAK refers to the record itself, so it is never late.
+ * - An ACK for records that were not yet sent contains this PSN. In this case, PSNs were set back
+ * too far.
+ * - Two ACKs with the same PSN contain this PSN. The second ACK is the response to a probe
+ * (write.p4). A record was sent between the two ACKs, but it was not written. So a session recovers
+ * even if its NAK was lost.
  *
- * Slots follow PSNs, so that no slot of the ring is skipped. */
+ * Slots follow PSNs, so no slot of the ring is skipped. */
 control ProcessResponse(in headers_t hdr, in bit<8> session, in bit<32> slots) {
     bit<1> is_resumed = 0;
     bit<24> expected = 0;
     bit<1> is_nak = 0;
     bit<1> is_ready = 1;  // 0: RNR NAK (receiver not ready)
-    bit<32> acked = 0;  // acknowledged PSN with IS_KNOWN, to detect two ACKs with the same PSN
+    bit<32> acked = 0;  // IS_KNOWN and the PSN of the ACK, to detect two ACKs with the same PSN
 
     action process() {
         bit<32> index = (bit<32>)session;
@@ -36,7 +37,8 @@ control ProcessResponse(in headers_t hdr, in bit<8> session, in bit<32> slots) {
         roce_lost.read(lost, index);
         roce_acked.read(acked_before, index);
         roce_resumed.read(resumed, index);
-        bit<24> behind = psn - expected;  // records; from 2^23 on, `expected` is ahead of psn
+        // number of records; from 2^23 on, `expected` is ahead of psn
+        bit<24> behind = psn - expected;
         bit<32> lack = behind[23:23] == 1 ? 8w0xFF ++ behind : 8w0 ++ behind;
         bit<32> goal = IS_KNOWN ++ expected;
         bool is_late = is_nak == 1 && is_ready == 1 && resumed == goal;
@@ -46,8 +48,8 @@ control ProcessResponse(in headers_t hdr, in bit<8> session, in bit<32> slots) {
             psn = expected;
             lost = lost + lack;
             slot = slot - lack;
-            // The slot wraps around at both ends of the ring. AllocateNumber handles differences of
-            // more than one ring.
+            // The slot wraps around at both ends of the ring. AllocateNumber handles a difference
+            // of more than one ring.
             if (slot >= slots) {
                 slot = behind[23:23] == 1 ? slot - slots : slot + slots;
             }
@@ -92,7 +94,7 @@ control ProcessResponse(in headers_t hdr, in bit<8> session, in bit<32> slots) {
     }
 }
 
-/* Consumes responses to a session of this switch. Responses to other switches are forwarded. */
+/* Consumes responses for sessions of this switch. Responses for other switches are forwarded. */
 control Answers(
     in headers_t hdr, inout bit<8> session, inout standard_metadata_t standard_metadata) {
     Icrc() check;
@@ -108,7 +110,7 @@ control Answers(
         mark_to_drop(standard_metadata);
     }
 
-    /* A GID is an IPv6 address; IPv4 addresses are mapped to ::ffff:a.b.c.d (A17.4.1). */
+    /* A GID is an IPv6 address. An IPv4 address is mapped to ::ffff:a.b.c.d (A17.4.1). */
     table answers {
         key = {
             version: exact @name("version");

@@ -1,5 +1,5 @@
-/* Wire formats of RoCEv1 and RoCEv2: InfiniBand Architecture Specification, volume 1, chapter 9,
- * and its annexes A16 (RoCE) and A17 (RoCEv2). */
+/* Wire formats of RoCEv1 and RoCEv2. They are defined in the InfiniBand Architecture Specification,
+ * volume 1, chapter 9, and in its annexes A16 (RoCE) and A17 (RoCEv2). */
 #ifndef TELEMARK_ROCE_HEADERS_P4
 #define TELEMARK_ROCE_HEADERS_P4
 
@@ -19,7 +19,7 @@ const bit<8> ACKNOWLEDGE = 0x11;
 const bit<8> ATOMIC_ACKNOWLEDGE = 0x12;
 const bit<8> FETCH_ADD = 0x14;
 
-header grh_t {  // global routing header of v1
+header grh_t {  // global routing header of RoCEv1
     bit<4> version;
     bit<8> traffic_class;
     bit<20> flow_label;
@@ -37,14 +37,14 @@ header bth_t {  // base transport header
     bit<2> pad_count;
     bit<4> version;
     bit<16> partition_key;
-    bit<8> reserved;  // in RoCEv2, FECN and BECN are two of these bits
+    bit<8> reserved;  // in RoCEv2, two of these bits are FECN and BECN
     bit<24> dst_qp;
     bit<1> ack_request;
     bit<7> reserved_too;
     bit<24> psn;
 }
 
-header reth_t {  // RDMA header of WRITE requests
+header reth_t {  // RDMA header of a WRITE request
     bit<64> address;
     bit<32> rkey;
     bit<32> length;
@@ -61,7 +61,7 @@ header atomic_t {
     bit<64> compare;
 }
 
-header aeth_t {  // header of ACK and NAK
+header aeth_t {  // header of an ACK or NAK
     bit<8> syndrome;
     bit<24> msn;
 }
@@ -71,10 +71,10 @@ header atomic_ack_t {
 }
 
 header icrc_t {
-    bit<32> value;  // byte order: least significant byte first
+    bit<32> value;  // the least significant byte is first
 }
 
-// Bits 6 and 5 of a syndrome, and the kinds of NAKs (volume 1, 9.7.5.1).
+// Values of bits 6 and 5 of a syndrome, and kinds of NAKs (volume 1, 9.7.5.1).
 const bit<2> SYNDROME_ACK = 0;
 const bit<2> SYNDROME_NOT_READY = 1;
 const bit<8> NAK_SEQUENCE = 0x60;

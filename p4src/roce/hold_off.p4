@@ -1,15 +1,16 @@
-/* The RoCE switch with a hold-off period after PSNs were set back (only for comparison).
+/* The RoCE switch with a hold-off period after PSNs were set back. It is used only for comparison.
  *
- * In this period, egress drops HOLD_OFF records. DTA's published translator does this to wait for
- * packets in flight. The period is unnecessary, because packets in flight arrive before later
- * packets. */
+ * In the hold-off period, egress drops HOLD_OFF records. DTA's published translator does this in
+ * order to wait for packets in flight. The period is unnecessary, because packets in flight arrive
+ * before later packets. */
 #include "pipeline.p4"
 
 const bit<32> HOLD_OFF = 100000;  // number of records that are dropped
 
 control HoldOff(in bit<8> session, inout bit<1> is_held) {
-    register<bit<32>>(ROCE_SESSIONS) roce_seen;  // roce_resumed when the last record was sent
-    register<bit<32>>(ROCE_SESSIONS) roce_held;  // number of records that remain to be dropped
+    // value of roce_resumed when the last record was sent
+    register<bit<32>>(ROCE_SESSIONS) roce_seen;
+    register<bit<32>>(ROCE_SESSIONS) roce_held;  // number of records that are still to be dropped
 
     action hold() {
         bit<32> index = (bit<32>)session;

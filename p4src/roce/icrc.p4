@@ -2,8 +2,8 @@
  *
  * InfiniBand Architecture Specification, volume 1, 7.8.1, A16.5.1 and A17.3.3.
  *
- * A program declares its specific parts before it includes this file: `headers_t`; COVERED_BITS, at
- * least the number of covered bits plus 32; and `CoverPayload`, which shifts the payload into
+ * A program declares three parts before it includes this file: `headers_t`; COVERED_BITS, which is
+ * at least the number of covered bits plus 32; and `CoverPayload`, which shifts the payload into
  * `covered` after the headers. p4c supports at most 2048 bits in one value. Therefore, the end of a
  * longer payload is a separate header, COVERED_BEHIND, with the fields COVERED_BEHIND_FIELDS. */
 #ifndef TELEMARK_ROCE_ICRC_P4
@@ -11,18 +11,19 @@
 
 #include "headers.p4"
 
-/* CRC-32 of Ethernet over eight bytes of ones and all valid headers, from the network header to the
- * payload. Fields that routers change are replaced by ones. The least significant byte of the CRC
- * is sent first.
+/* CRC-32 of Ethernet. It covers eight bytes of ones, and all valid headers from the network header
+ * to the payload. Fields that routers change are replaced by ones. The least significant byte of
+ * the CRC is sent first.
  *
- * One hash covers all layouts. The covered bits are shifted into `covered` from the right, so
- * leading zeros precede them. Leading zeros do not change the CRC if its register is 0. Therefore,
- * four bytes of ones change the register from its initial value (ones) to 0, and AS_INITIALLY
- * restores the initial value. */
+ * One hash is enough for all layouts. The covered bits are shifted into `covered` from the right,
+ * so leading zeros precede them. Leading zeros do not change the CRC if its register is 0.
+ * Therefore, four bytes of ones change the register from its initial value (ones) to 0, and
+ * AS_INITIALLY restores the initial value. */
 @noWarn("invalid-header")
 control Icrc(in headers_t hdr, inout bit<32> icrc) {
     const bit<32> AS_INITIALLY = 0x62F52692;
-    const bit<64> LOCAL_ROUTE = 0xFFFFFFFFFFFFFFFF;  // replaces the absent InfiniBand header
+    // replaces the InfiniBand header, which RoCE does not have
+    const bit<64> LOCAL_ROUTE = 0xFFFFFFFFFFFFFFFF;
     CoverPayload() cover_payload;
     bit<COVERED_BITS> covered = (bit<COVERED_BITS>)AS_INITIALLY;
 

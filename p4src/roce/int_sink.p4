@@ -1,6 +1,6 @@
-/* An INT switch. As a sink, it writes records into a collector's memory by RoCE instead of sending
- * INT reports. A record describes a packet and its path. As source and transit switch, it works
- * like the INT switch; all other reports are INT reports.
+/* An INT switch. As a sink, it sends no INT reports, but writes records into the memory of a
+ * collector by RoCE. A record describes a packet and its path. As a source or transit switch, it
+ * works like the INT switch. All other reports are INT reports.
  *
  *   ingress   answers of collectors end here; INT's ingress --> session of the packet's path
  *   egress    INT's egress, where a sink's clone becomes a record (write.p4) */
@@ -44,11 +44,11 @@ struct metadata_t {
     bit<8> drop_reason;
     roce_t roce;
     int_path_t path;
-    bit<16> udp_port;  // UDP destination port; 0 if not UDP
+    bit<16> udp_port;  // UDP destination port; 0 if the packet is not UDP
     readout_values_t readout;
 }
 
-/* Creates a record of the departing packet, this switch and the previous hops. */
+/* Creates a record of the departing packet, of this switch, and of the hops before it. */
 control PutRecord(
     inout headers_t hdr, in metadata_t meta, in bit<8> content, inout bit<16> record_bytes) {
     FillFlowRecord() fill_flow;
@@ -105,7 +105,7 @@ parser SinkParser(
         transition accept;
     }
 
-    // RoCEv1 packets have no IP header, and thus no INT.
+    // RoCEv1 packets have no IP header, so they have no INT.
     state parse_ethernet {
         transition select(packet.lookahead<bit<112>>()[15:0]) {
             ETHERTYPE_ROCE: parse_roce;
@@ -182,7 +182,7 @@ control SinkEgress(
     ReadoutDeparture() readout_departure;
 
     apply {
-        // A clone with stored headers was made by the sink.
+        // The sink made this clone, which has stored headers.
         if (standard_metadata.instance_type == EGRESS_CLONE && hdr.kept_shim.isValid()
             && meta.roce.session != NO_SESSION) {
             write_record.apply(hdr, meta, standard_metadata);

@@ -1,4 +1,4 @@
-/* Encapsulates a request to its collector: adds the headers from Ethernet to UDP (v2) or GRH (v1),
+/* Encapsulates a request to a collector: adds the headers from Ethernet to UDP (v2) or GRH (v1),
  * and the iCRC at the end. */
 #ifndef TELEMARK_ROCE_NETWORK_P4
 #define TELEMARK_ROCE_NETWORK_P4
@@ -7,8 +7,8 @@
 #include "icrc.p4"
 #include "session.p4"
 
-/* `bytes` is the length from BTH to iCRC, or 0 if there is no request. Without a request, or if
- * the session does not exist, the packet is dropped. */
+/* `bytes` is the length from BTH to iCRC; 0 means that there is no request. The packet is dropped
+ * if there is no request, or if the session does not exist. */
 control ToCollector(
     inout headers_t hdr, in bit<8> session, in bit<16> bytes,
     inout standard_metadata_t standard_metadata) {

@@ -1,4 +1,4 @@
-/* Headers in a RoCE switch: those of forwarded packets, of its requests, and of the responses. */
+/* Headers in a RoCE switch: those of forwarded packets, of its own requests, and of responses. */
 #ifndef TELEMARK_ROCE_PACKET_P4
 #define TELEMARK_ROCE_PACKET_P4
 

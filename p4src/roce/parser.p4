@@ -1,5 +1,5 @@
-/* Parser of RoCE packets from BTH on. Responses (ACK, NAK, atomic ACK) are parsed completely; of
- * other packets, only the BTH. */
+/* Parser of RoCE packets from BTH on. Responses (ACK, NAK, atomic ACK) are parsed completely. In
+ * other packets, only the BTH is parsed. */
 #ifndef TELEMARK_ROCE_PARSER_P4
 #define TELEMARK_ROCE_PARSER_P4
 

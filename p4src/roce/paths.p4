@@ -1,17 +1,18 @@
-/* Record of a packet's path: the hops of an INT-MD stack. Include this file after INT's parser. */
+/* Record of the path of a packet: the hops of an INT-MD stack. Include this file after INT's
+ * parser. */
 #ifndef TELEMARK_ROCE_PATHS_P4
 #define TELEMARK_ROCE_PATHS_P4
 
-// Instruction bits 0 to 5: the fields of a hop record, in the same order.
+// Instruction bits 0 to 5. They are the fields of a hop record, in the same order.
 #define PATH_INSTRUCTIONS 0xFC00
 #define PATH_HOP_LOG 3
 
 #include "../int/paths.p4"
 
-header path_record_t {  // follows the hop record of the sink itself
-    bit<8> hops;  // number of hops on the stack, including those that do not fit
+header path_record_t {  // follows the hop record of the sink
+    bit<8> hops;  // number of hops on the stack, including hops that do not fit here
     bit<5> reserved;
-    bit<1> congested;  // the sink's queue reached the congestion threshold
+    bit<1> congested;  // the queue of the sink reached the congestion threshold
     bit<1> hops_exceeded;
     bit<1> mtu_exceeded;
     bit<16> reserved_too;

@@ -18,7 +18,8 @@ struct metadata_t {
 
 #include "switch.p4"
 
-/* Creates a record with this `content`; returns its size in bytes, or 0 for no record. */
+/* Creates a record with this `content`. Returns the size of the record in bytes; 0 means that there
+ * is no record. */
 control PutRecord(
     inout headers_t hdr, in metadata_t meta, in bit<8> content, inout bit<16> record_bytes) {
     FillFlowRecord() fill_flow;
@@ -48,7 +49,7 @@ control RoceWatch(
     in standard_metadata_t standard_metadata) {
     RecordList() recorded;
 
-    /* Sets the node id and clock offset of the switch. */
+    /* Sets the node id of the switch, and the offset of its clock. */
     action set_node(bit<32> node_id, bit<48> offset_us) {
         hop.node_id = node_id;
         hop.offset_us = offset_us;

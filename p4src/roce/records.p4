@@ -1,4 +1,4 @@
-/* Record of a packet in the collector's memory, big-endian. */
+/* Record of a packet in the memory of a collector, big-endian. */
 #ifndef TELEMARK_ROCE_RECORDS_P4
 #define TELEMARK_ROCE_RECORDS_P4
 
@@ -10,11 +10,11 @@ header flow_record_t {  // format of Beltman and Knossen; IPv4 addresses as ::ff
     bit<128> dst_addr;
     bit<16> src_port;
     bit<16> dst_port;
-    bit<32> tcp_sequence;  // 0 if not TCP
+    bit<32> tcp_sequence;  // 0 if the packet is not TCP
     bit<32> tcp_acknowledgement;
 }
 
-header hop_record_t {  // values as in INT metadata bits 0 to 5 (docs/reference/int.md)
+header hop_record_t {  // values as in bits 0 to 5 of INT metadata (docs/reference/int.md)
     bit<32> node_id;
     bit<16> ingress_port;
     bit<16> egress_port;
@@ -25,7 +25,7 @@ header hop_record_t {  // values as in INT metadata bits 0 to 5 (docs/reference/
     bit<64> egress_us;
 }
 
-// Content of a record.
+// Kinds of content of a record.
 const bit<8> NO_RECORD = 0;
 @noWarn("unused") const bit<8> FLOW = 1;
 @noWarn("unused") const bit<8> FLOW_AND_HOP = 2;

@@ -1,4 +1,4 @@
-/* Request to a collector for a packet: WRITE of a record into a ring, or FETCH ADD. */
+/* Request to a collector about a packet: WRITE of a record into a ring, or FETCH ADD. */
 #ifndef TELEMARK_ROCE_REQUEST_P4
 #define TELEMARK_ROCE_REQUEST_P4
 
@@ -6,13 +6,14 @@
 #include "watch.p4"
 
 struct ring_t {
-    bit<16> stride;  // offset between the starts of adjacent slots, in bytes
+    bit<16> stride;  // distance in bytes from the start of a slot to the start of the next slot
     bit<32> slots;
     bit<8> content;  // content of a record (records.p4)
     bit<32> immediate_mask;  // an immediate is sent if slot & immediate_mask == immediate_mask
 }
 
-/* Writes the headers from BTH to the record. Returns the bytes with iCRC, or 0. */
+/* Writes the headers from BTH to the record. Returns the number of bytes with iCRC; 0 means no
+ * request. */
 control WriteBody(
     inout headers_t hdr, in roce_t roce, in queue_pair_t queue_pair, in ring_t ring,
     in bit<16> record_bytes, inout bit<1> wants_probe, inout bit<16> bytes) {
@@ -32,7 +33,8 @@ control WriteBody(
                 request.addend = roce.addend;
                 is_inside = request.offset + 8 <= queue_pair.length ? 1w1 : 0;
             } else {
-                // Checks all slots, not only this one, so that a failure changes no register.
+                // Checks all slots, not only this slot, so that no register has changed when the
+                // check fails.
                 bit<64> last = (bit<64>)(ring.slots - 1) * (bit<64>)ring.stride;
                 is_inside = record_bytes != 0 && ring.slots != 0 && ring.stride >= record_bytes
                     && last + (bit<64>)record_bytes <= queue_pair.length ? 1w1 : 0;

@@ -1,4 +1,5 @@
-/* The RoCE switch: writes a record of each watched packet to a collector's memory, by RDMA. */
+/* The RoCE switch: for each watched packet, writes a record into the memory of a collector, by
+ * RDMA. */
 #include "pipeline.p4"
 
 V1Switch(

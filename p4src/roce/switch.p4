@@ -1,4 +1,4 @@
-/* Headers in RoCE switches, and the common part around ingress and egress: parser, checksums,
+/* Headers in RoCE switches, and the common part around ingress and egress: parser, checksums and
  * deparser.
  *
  * A program declares its `struct metadata_t` before it includes this file. */

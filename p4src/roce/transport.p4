@@ -1,10 +1,12 @@
-/* Requests to a collector's queue pair, from BTH to the payload: WRITE, FETCH ADD, and probes. */
+/* Requests to the queue pair of a collector, from BTH to the payload: WRITE, FETCH ADD and
+ * probes. */
 #ifndef TELEMARK_ROCE_TRANSPORT_P4
 #define TELEMARK_ROCE_TRANSPORT_P4
 
 #include "session.p4"
 
-const bit<24> PROBE_DISTANCE = 0x400000;  // age of the PSN of a probe: 1/4 of all PSNs
+// distance by which the PSN of a probe is old: 1/4 of all PSNs
+const bit<24> PROBE_DISTANCE = 0x400000;
 
 struct queue_pair_t {
     bit<8> opcode;      // FETCH ADD or WRITE ONLY; 0 if the session does not exist
@@ -13,7 +15,7 @@ struct queue_pair_t {
     bit<64> base;       // address of the region
     bit<64> length;
     bit<24> ack_mask;   // an ACK is requested if PSN & ack_mask == ack_mask
-    bit<32> patience;   // unanswered requests before a probe; 0 disables probes
+    bit<32> patience;   // number of unanswered requests before a probe; 0 means no probes
 }
 
 struct request_t {
@@ -48,9 +50,9 @@ action put_bth(inout bth_t bth, in bit<8> opcode, in bit<24> queue_pair, in bit<
 
 /* Allocates the next PSN and, for a ring, the next slot.
  *
- * A probe is a clone, and waits in the queue after other records. These records do not request an
- * ACK. Otherwise, their ACK and the ACK of the probe would be equal, which would indicate that no
- * record was written (answers.p4). */
+ * A probe is a clone, so it waits in the queue behind other records. These records do not request
+ * an ACK. If one did, its ACK and the ACK of the probe would be equal. Two equal ACKs indicate that
+ * no record was written (answers.p4). */
 control AllocateNumber(
     in bit<8> session, in bit<32> patience, in bit<32> slots, inout number_t number) {
     action allocate() {
@@ -60,7 +62,8 @@ control AllocateNumber(
         roce_slot.read(number.slot, index);
         roce_unanswered.read(unanswered, index);
         roce_probing.read(number.is_probing, index);
-        // More records were lost than the ring has slots (answers.p4), or the ring became smaller.
+        // Either more records were lost than the ring has slots (answers.p4), or the ring has
+        // become smaller.
         if (number.slot >= slots) {
             number.slot = 0;
         }
@@ -83,7 +86,7 @@ control AllocateNumber(
     }
 }
 
-/* `bytes`: from BTH to iCRC. */
+/* `bytes` is the length from BTH to iCRC. */
 control PutRequest(
     inout headers_t hdr, in queue_pair_t queue_pair, in request_t request, in number_t number,
     inout bit<16> bytes) {
@@ -127,9 +130,9 @@ control PutRequest(
     }
 }
 
-/* Requests the expected PSN from the collector. The request changes no memory, because it has an
- * old PSN and no data. If no record was sent since the last probe, no probe is sent, because both
- * ACKs would be equal. */
+/* Asks the collector for the expected PSN. The request does not change memory, because its PSN is
+ * old and it has no data. If no record was sent since the last probe, no probe is sent, because
+ * both ACKs would be equal. */
 control PutProbe(
     inout headers_t hdr, in bit<8> session, in queue_pair_t queue_pair, inout bit<16> bytes) {
     bit<1> is_probing = 0;

@@ -1,5 +1,5 @@
-/* Selection of recorded packets and their sessions. A program declares `headers_t` before it
-   includes this file. */
+/* Selects the packets that are recorded, and their sessions. A program declares `headers_t` before
+   it includes this file. */
 #ifndef TELEMARK_ROCE_WATCH_P4
 #define TELEMARK_ROCE_WATCH_P4
 
@@ -12,18 +12,18 @@ struct roce_t {
     @field_list(CLONE_FIELDS)
     bit<1> is_probe;
     @field_list(CLONE_FIELDS)
-    bit<32> cell;    // counter in the region for FETCH ADD
+    bit<32> cell;    // counter of the region for FETCH ADD
     @field_list(CLONE_FIELDS)
     bit<64> addend;
 }
 
-/* Selects the session of a packet. The ports are the original ports of the packet, which INT may
- * have changed in the headers. */
+/* Selects the session of a packet. The ports are the original ports of the packet. INT may have
+ * replaced these ports in the headers. */
 control RecordList(
     in headers_t hdr, in bit<16> src_port, in bit<16> dst_port, inout roce_t roce,
     in standard_metadata_t standard_metadata) {
-    /* Records the packet in one of `count` sessions from `first` on; all packets of a flow use the
-       same session. */
+    /* Records the packet in one of `count` sessions, from the number `first` on. All packets of a
+       flow use the same session. */
     action record(bit<8> first, bit<8> count) {
         bit<8> number;
         hash(
@@ -36,7 +36,7 @@ control RecordList(
         roce.session = first + number;
     }
 
-    /* Adds 1 to a counter in the collector's memory instead of writing a record. */
+    /* Writes no record, but adds 1 to a counter in the memory of the collector. */
     action count_packet(bit<8> session, bit<32> cell) {
         roce.session = session;
         roce.cell = cell;

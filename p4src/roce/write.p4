@@ -1,14 +1,14 @@
 /* Converts a clone to a request that writes a record.
  *
- * A program declares its specific parts before it includes this file: `headers_t`, `metadata_t`
- * with `roce`, and `PutRecord`, which creates a record from a packet. */
+ * A program declares three parts before it includes this file: `headers_t`; `metadata_t` with the
+ * member `roce`; and `PutRecord`, which creates a record from a packet. */
 #ifndef TELEMARK_ROCE_WRITE_P4
 #define TELEMARK_ROCE_WRITE_P4
 
 #include "network.p4"
 #include "request.p4"
 
-/* Converts the clone to a packet for the session's collector. */
+/* Converts the clone to a packet for the collector of the session. */
 control WriteRecord(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     PutRecord() put_record;
@@ -53,7 +53,7 @@ control WriteRecord(
         size = ROCE_SESSIONS;
     }
 
-    /* Removes all headers of the packet; the record contains their fields. */
+    /* Removes all headers of the packet. The record contains the fields of these headers. */
     action remove_headers() {
         hdr.ethernet.setInvalid();
         hdr.grh.setInvalid();

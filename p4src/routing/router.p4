@@ -1,6 +1,6 @@
-/* A minimal IPv4 router, which parses only the headers that it needs. It is an example of a program
- * with its own headers. Benchmarks use it to measure the CPU time of a network in virtual time with
- * a trivial program. */
+/* A minimal IPv4 router. It parses only the headers that it needs. It is an example of a program
+ * with its own headers. Benchmarks use it as a trivial program, to measure the CPU time of a
+ * network in virtual time. */
 #include "../include/routing.p4"
 
 struct headers_t {
@@ -24,7 +24,7 @@ parser RouterParser(
 
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
-        // Options stay in the payload; fragments other than the first have no ports.
+        // Options stay in the payload. A fragment other than the first has no ports.
         transition select(hdr.ipv4.ihl, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
             (5, 0, PROTOCOL_TCP): parse_ports;
             (5, 0, PROTOCOL_UDP): parse_ports;

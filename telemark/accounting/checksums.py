@@ -19,7 +19,7 @@ def tcp_segments(frames: Frames) -> Frames:
 def count_wrong_checksums(frames: Frames) -> int:
     """Count the segments whose IPv4 or TCP checksum is wrong.
 
-    Raises ValueError for frames that are truncated or padded.
+    Raises ValueError for truncated frames and for padded frames.
     """
     words = np.ascontiguousarray(frames.bytes[:, ETHERNET_BYTES:]).view(">u2").astype(np.uint16)
     in_ip = frames.length - ETHERNET_BYTES

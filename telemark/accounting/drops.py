@@ -1,7 +1,8 @@
 """Dropped packets and dead flows of all networks in a run.
 
-The packet accounting balances even if a switch drops every packet, or a host drops frames with a
-wrong checksum. Therefore a run reports unexpected drops and fails for flows that lost all packets.
+The packet accounting balances even if a switch drops every packet, or if a host drops every frame
+because of a wrong checksum. Therefore a run reports unexpected drops, and fails if a flow lost all
+its packets.
 """
 
 from collections import Counter
@@ -15,8 +16,8 @@ from telemark.results.report import Check
 from telemark.traffic.flows import AnyRecord, FlowRecord
 
 # Map from drop reason of `minip4 switch` (docs/reference/minip4.md) to the text of its warning; {}
-# is a port. The reasons `queue` and `link` cause no warning, because the user configured the rate
-# or loss.
+# stands for the port. The drop reasons `queue` and `link` cause no warning, because the user
+# configured the rate or the loss of the link.
 ALWAYS_EXPECTED = {"queue"}
 REASONS = {
     "miss": "received at port {} dropped in ingress by the default action of a table without a "
@@ -71,7 +72,7 @@ class DropReport:
         """Add the drops of a network that has stopped; `counters` maps switches to counters."""
         is_expected = {*expected, *ALWAYS_EXPECTED}
         if expects_program_drops(expected):
-            is_expected.add("bmv2")  # bmv2 does not distinguish drops by the program
+            is_expected.add("bmv2")  # bmv2 does not report which drops the program made
         for switch, counted in counters.items():
             for port, port_counters in {**counted["ports"], **counted["other_ports"]}.items():
                 self.drops += [
@@ -91,7 +92,7 @@ class DropReport:
         ]
 
     def checks(self) -> list[Check]:
-        """Return the failed checks: one per kind of rejected frames, and one for dead flows."""
+        """Return the failed checks: one per kind of rejected frames, and one for all dead flows."""
         checks = []
         for fault in Fault:
             frames, where = Counter[str](), [each for each in self.rejected if each.fault is fault]
@@ -107,8 +108,9 @@ class DropReport:
         return checks
 
     def warnings(self) -> list[str]:
-        """Return one line per switch, port and reason: the sum over all networks, largest sum
-        first.
+        """Return one line per switch, port and drop reason, with the sum over all networks.
+
+        Lines with larger sums come first.
         """
         packets: Counter[tuple[str, str, str]] = Counter()
         for drop in self.drops:
@@ -124,7 +126,10 @@ class DropReport:
         return [*self._host_warnings(), *lines]
 
     def _host_warnings(self) -> list[str]:
-        """Return one line per host and kind of fault: the sum over all networks, and an example."""
+        """Return one line per host and kind of fault.
+
+        A line has the sum over all networks, and one example.
+        """
         lines = {}
         for each in self.rejected:
             key = each.host, each.fault
@@ -137,7 +142,7 @@ class DropReport:
 
 
 def expects_program_drops(expected: Collection[str]) -> bool:
-    """Return whether a network expects its P4 programs to drop packets."""
+    """Return whether the drop reasons that a network expects include drops by its P4 programs."""
     return not {"miss", "ingress", "egress"}.isdisjoint(expected)
 
 

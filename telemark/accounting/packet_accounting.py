@@ -1,8 +1,8 @@
 """Packet accounting of a network: sent = received + dropped + consumed.
 
-It compares two independent sources, namely counters of switches and links, and counters of the
-kernel. A run is invalid if the kernel or bmv2 dropped a packet: bmv2 reports no reason for a drop,
-so its drops could be mistaken for link loss.
+It compares two independent sources: the counters of switches and links, and the counters of the
+kernel. A run is invalid if the kernel or bmv2 dropped a packet. bmv2 reports no reason for a drop,
+so a drop by bmv2 could be mistaken for a loss on a link.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,22 +20,26 @@ SWITCH_DROPS = ("ingress_drops", "egress_drops", "queue_drops", "no_port_drops",
 
 @dataclass(frozen=True)
 class PacketAccounting:
-    """Packet counts of one network from start to stop; TCP packets count as frames of hosts."""
+    """Packet counts of one network from start to stop.
 
-    sent: int  # number of packets sent by UDP flows and applications
-    received: int  # number of packets received by UDP flows and applications
-    hosts_sent: int  # number of all frames sent by hosts, according to kernel counters
+    TCP packets are counted among the frames of hosts, not among the packets of flows.
+    """
+
+    sent: int  # number of packets that UDP flows and applications sent
+    received: int  # number of packets that UDP flows and applications received
+    hosts_sent: int  # number of all frames that hosts sent, according to kernel counters
     hosts_received: int
     lost_by_links: dict[str, int]  # map from egress interface to number of frames
     # map from switch to (map from drop reason to number of packets)
     dropped_by_switches: dict[str, dict[str, int]]
-    added_by_switches: int  # number of copies made by programs, and of packet-outs
+    added_by_switches: int  # copies made by programs, and packet-outs
     taken_by_controllers: int
-    left_in_queues: int  # number of packets in queues of switches at the end
-    # map from interface to number of frames, as counted by XDP programs
+    left_in_queues: int  # number of packets that were still in queues of switches at the end
+    # map from interface to the number of frames that XDP programs consumed, by their own counters
     consumed_by_xdp: dict[str, int]
     _consumed_at_switches: int  # number of frames consumed by XDP at interfaces of switches
-    unbalanced: list[str]  # switches and links with an accounting mismatch, and their counters
+    # names and counters of the switches and links whose counters do not balance
+    unbalanced: list[str]
 
     @classmethod
     def from_network(
@@ -44,10 +48,10 @@ class PacketAccounting:
     ) -> "PacketAccounting":  # fmt: skip
         """Compute the accounting of a network that has stopped.
 
-        `consumed_by_xdp` is a map from interface to the number of frames that XDP programs consumed
-        before the packet socket. Drops by the kernel make the run inconclusive. Drops by bmv2 make
-        it inconclusive, too, unless the network expects its programs to drop packets: bmv2 does not
-        distinguish drops by programs from other drops.
+        `consumed_by_xdp` maps an interface to the number of frames that XDP programs consumed
+        before the packet socket. Drops by the kernel make the run inconclusive. Drops by bmv2 also
+        make it inconclusive, unless the network expects its programs to drop packets, because bmv2
+        does not distinguish drops by programs from other drops.
         """
         consumed_by_xdp = consumed_by_xdp or {}
         datagrams = [record for record in records.values() if isinstance(record, FlowRecord)]
@@ -99,8 +103,9 @@ class PacketAccounting:
 
     @property
     def unaccounted_frames(self) -> int:
-        """Number of frames sent minus frames received, dropped, consumed or queued; 0 if all are
-        accounted for.
+        """Number of frames that were sent, but not received, dropped, consumed or queued.
+
+        It is 0 if the accounting balances.
         """
         dropped = sum(sum(reasons.values()) for reasons in self.dropped_by_switches.values())
         sent = self.hosts_sent + self.added_by_switches
@@ -109,7 +114,7 @@ class PacketAccounting:
         return sent - received - consumed
 
     def checks(self, prefix: str = "accounting") -> list[Check]:
-        """Return the checks that hold for every network."""
+        """Return the checks that apply to every network."""
         at_hosts = sum(self.consumed_by_xdp.values()) - self._consumed_at_switches
         tolerance = self.hosts_sent - self.sent + self.added_by_switches
         where = f" ({'; '.join(self.unbalanced)})" if self.unbalanced else ""
@@ -163,7 +168,10 @@ def _reject_bmv2_drops(missing: Mapping[str, int]) -> None:
 
 
 def _unbalanced_switches(engines: Mapping[str, dict[str, int]]) -> list[str]:
-    """List switches for which received + copies != transmitted + dropped + queued (engine.h)."""
+    """List the switches whose counters do not balance.
+
+    A switch is balanced if received + copies = transmitted + dropped + queued (engine.h).
+    """
     unbalanced = []
     for name, engine in engines.items():
         received = engine["received"] + engine["replicas"]
@@ -175,9 +183,10 @@ def _unbalanced_switches(engines: Mapping[str, dict[str, int]]) -> list[str]:
 
 
 def _unbalanced_links(net: Network, consumed_by_xdp: Mapping[str, int]) -> list[str]:
-    """List link directions where the far end did not receive all frames from the near end.
+    """List the link directions whose ends disagree on the number of frames that the link delivered.
 
-    A host's kernel counts frames before XDP; a switch counts them at its packet socket.
+    A kernel of a host counts frames before XDP. A switch counts frames at its packet socket, after
+    XDP.
     """
     unbalanced = []
     for link in net.links:
@@ -193,7 +202,7 @@ def _unbalanced_links(net: Network, consumed_by_xdp: Mapping[str, int]) -> list[
 
 
 def _delivered(net: Network, end: LinkEnd) -> int:
-    """Return the number of frames that left a node and its link."""
+    """Return the number of frames that left a node and were not lost by its link."""
     if end.node not in net.counters:
         return net.interface_counters[end.interface]["sent"]
     port = net.counters[end.node]["ports"][str(end.port)]

@@ -21,9 +21,12 @@ IPV4, UDP_PROTOCOL = 0x0800, 17
 
 @dataclass(frozen=True)
 class Frames:
-    """Frames of a capture in order: times (ns, CLOCK_MONOTONIC), lengths on the wire, and bytes.
+    """Frames of a capture in order: times, lengths and bytes.
 
-    `bytes` has one row per frame; each row is truncated, or padded with zeros, to the same width.
+    Times are in ns of CLOCK_MONOTONIC. Lengths are those on the wire.
+
+    `bytes` has one row per frame. All rows have the same width: longer frames are truncated, and
+    shorter frames are padded with zeros.
     """
 
     time_ns: NDArray[np.uint64]
@@ -50,9 +53,12 @@ class FlowFrames:
 
 
 def read_frames(path: Path) -> tuple[list[int], list[bytes]]:
-    """Read times (ns since the first frame) and frames of any pcap file, for replay.
+    """Read the times and the bytes of the frames in any pcap file, for replay.
 
-    Raises TestbedError for other files, other link types than Ethernet, and truncated frames.
+    Times are in ns since the first frame.
+
+    Raises TestbedError for truncated frames, for link types other than Ethernet, and for files that
+    are not pcap files.
     """
     # Imported late, because scapy takes 0.1 s to load and read() does not need it.
     from scapy.data import DLT_EN10MB  # noqa: PLC0415
@@ -80,9 +86,9 @@ def read_frames(path: Path) -> tuple[list[int], list[bytes]]:
 
 
 def read(path: Path, width: int = 128) -> Frames:
-    """Read a capture file.
+    """Read a capture file, with nanoseconds and in the byte order of this machine.
 
-    Raises TestbedError for other files, or if the last frame is incomplete.
+    Raises TestbedError for other files, or if the last frame of the file is incomplete.
     """
     data = np.fromfile(path, np.uint8)
     if len(data) < FILE_HEADER_BYTES or data[:4].view("<u4")[0] != MAGIC_NS:
@@ -120,7 +126,8 @@ def shift(path: Path, to: Path, offset_ns: int) -> None:
         times = headers["s"].astype(np.int64) * 1_000_000_000 + headers["ns"] + offset_ns
         headers["s"], headers["ns"] = np.divmod(times, 1_000_000_000)
         run[:, : RECORD.itemsize] = headers.view(np.uint8).reshape(-1, RECORD.itemsize)
-    to.write_bytes(data.data)  # tofile() does not report a full disk for the last bytes
+    # tofile() does not report that the disk is full when it writes the last bytes
+    to.write_bytes(data.data)
 
 
 def read_flow(path: Path, flow: Flow) -> FlowFrames:
@@ -155,7 +162,7 @@ def read_flows(path: Path, flows: Sequence[Flow]) -> dict[int, FlowFrames]:
 
 
 def _runs(path: Path, data: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
-    """Yield the records of a file as matrices of records of equal size."""
+    """Split the records of a file into runs of equally long records; yield one matrix per run."""
     at = FILE_HEADER_BYTES
     while at < len(data):
         run, at = _run_of_equal_size(path, data, at)
@@ -165,14 +172,17 @@ def _runs(path: Path, data: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
 def _run_of_equal_size(
     path: Path, data: NDArray[np.uint8], at: int
 ) -> tuple[NDArray[np.uint8], int]:
-    """Return the equally long records from offset `at` on, one per row, and their end offset."""
+    """Return the run of equally long records that starts at offset `at`, and its end offset.
+
+    The run has one record per row.
+    """
     if at + RECORD.itemsize > len(data):
         raise TestbedError(f"{path}: file ends within a frame")
     size = RECORD.itemsize + int(data[at : at + RECORD.itemsize].view(RECORD)["captured"][0])
     rows = (len(data) - at) // size
     if rows == 0:
         raise TestbedError(f"{path}: file ends within a frame")
-    # Compare only 64 records first, because comparing all is slow if sizes alternate.
+    # First compare only 64 records. To compare all records is slow if the sizes alternate.
     for limit in (64, rows):
         run = data[at : at + min(limit, rows) * size].reshape(-1, size)
         other = np.flatnonzero(_headers(run)["captured"] != size - RECORD.itemsize)

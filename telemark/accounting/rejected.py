@@ -1,6 +1,6 @@
-"""Frames that a host rejected because a P4 program wrote a wrong checksum or length.
+"""Frames that a host rejected because of a wrong checksum or length from a P4 program.
 
-These drops are not caused by the load on the machine.
+The load on the machine does not cause these drops.
 """
 
 import struct
@@ -27,7 +27,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True)
 class RejectedFrames:
-    """Frames that a host of a network dropped because of one kind of fault."""
+    """Frames that one host rejected because of one kind of fault."""
 
     host: str
     fault: Fault
@@ -36,9 +36,9 @@ class RejectedFrames:
 
 
 def first_example(frames: Iterable[tuple[int, bytes]], mac: str) -> str:
-    """Describe the first malformed frame to the given MAC address; "" if there is none.
+    """Describe the first malformed frame that was sent to a MAC address; "" if there is none.
 
-    `frames` are pairs of a time (ns of the run's clock) and the bytes of a whole frame.
+    `frames` contains pairs: a time (ns of the run's clock), and the bytes of a complete frame.
     """
     destinations = (bytes.fromhex(mac.replace(":", "")), BROADCAST)
     for time_ns, frame in frames:
@@ -48,10 +48,12 @@ def first_example(frames: Iterable[tuple[int, bytes]], mac: str) -> str:
 
 
 def describe_malformed(frame: bytes) -> str | None:
-    """Describe the fault of an IPv4 frame; None if it has no fault or is not IPv4.
+    """Describe the fault of an IPv4 frame.
 
-    Like a host, verifies lengths and checksums of the IPv4 header (RFC 791, 3.1) and, except in
-    fragments, of UDP (RFC 768), TCP (RFC 9293, 3.1) and ICMP (RFC 792).
+    Returns None if the frame has no fault or is not IPv4.
+
+    Like a host, it verifies the length and the checksum of the IPv4 header (RFC 791, 3.1). It also
+    verifies those of UDP (RFC 768), TCP (RFC 9293, 3.1) and ICMP (RFC 792), but not in fragments.
     """
     if len(frame) < ETHERNET + 2 or frame[12:14] != TYPE_IPV4.to_bytes(2, "big"):
         return None
@@ -71,7 +73,7 @@ def describe_malformed(frame: bytes) -> str | None:
 
 
 def _describe_layer_4(header: bytes, segment: bytes) -> str | None:
-    """Describe the fault of the payload of an IPv4 header, or None."""
+    """Describe the fault of the payload of an IPv4 packet; None if it has no fault."""
     name, at, shortest, has_pseudo_header = PROTOCOLS[header[9]]
     source, destination = (str(IPv4Address(header[start : start + 4])) for start in (12, 16))
     if len(segment) < shortest:
@@ -101,7 +103,8 @@ def _wrong_checksum(data: bytes, at: int, pseudo_header: bytes) -> str | None:
     covered = pseudo_header + data[:at] + b"\0\0" + data[at + 2 :]
     words = struct.unpack(f">{(len(covered) + 1) // 2}H", covered + b"\0" * (len(covered) % 2))
     expected = ~_folded(sum(words)) & 0xFFFF
-    if _folded(found + sum(words)) == 0xFFFF:  # also true if checksum 0 was sent as 0xFFFF
+    # 0xFFFF is also right for a computed checksum 0, which UDP sends as 0xFFFF
+    if _folded(found + sum(words)) == 0xFFFF:
         return None
     return f"checksum {found:#06x}, expected {expected or 0xFFFF:#06x}"
 

@@ -1,4 +1,4 @@
-"""Applications on hosts, such as collectors; the same class runs in real and in virtual time."""
+"""Applications that run on hosts, e.g. collectors, with the same class in real and virtual time."""
 
 import heapq
 import itertools
@@ -16,7 +16,8 @@ from telemark.session.error_reporting import user_frames
 from telemark.topology.links import ETHERNET_BYTES, UDP_BYTES
 from telemark.traffic.received import Arrivals, Datagrams, Frames, Taken
 
-APPLICATION_PROCESS = "TELEMARK_APPLICATION"  # set in processes that import a script
+# environment variable of processes that import a script
+APPLICATION_PROCESS = "TELEMARK_APPLICATION"
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,10 @@ class HostInfo:
 class Application(ABC):
     """Base class of applications; see Network.run_application().
 
-    An application is a process in the host's namespace in real time, and an object on the event
-    queue in virtual time. In both cases a pickled copy runs; the return value of result() is
-    pickled as well. Methods and callbacks are called one at a time and must not block.
+    In real time, an application is a process in the host's namespace. In virtual time, it is an
+    object on the event queue. In both cases, a pickled copy of the application runs, and the return
+    value of result() is pickled as well. Methods and callbacks are called one at a time and must
+    not block.
     """
 
     @abstractmethod
@@ -154,9 +156,11 @@ class Host(ABC):
         """Return the time of the common clock: nanoseconds since an arbitrary start."""
 
     def call_at(self, time_ns: float, callback: Callable[[], None]) -> None:
-        """Run a callback at or just after a time of the common clock; immediately if it has passed.
+        """Call a function at or just after a time of the common clock.
 
-        Callbacks that are still waiting when the network begins to stop do not run.
+        If this time has passed, the function is called immediately.
+
+        A callback that still waits when the network begins to stop is never called.
         """
         self._timers.add(time_ns, callback)
 
@@ -166,8 +170,8 @@ class Host(ABC):
     ) -> UdpPort:  # fmt: skip
         """Open a UDP port; `on_datagrams` is called with batches of arriving datagrams.
 
-        A batch is delivered at most `hold_us` after the arrival of its first datagram. A value
-        above 0 reduces the number of calls in virtual time, and of wake-ups in real time. Raises
+        A batch is delivered at most `hold_us` after its first datagram arrived. A value above 0
+        reduces the number of calls in virtual time, and the number of wake-ups in real time. Raises
         TestbedError if the port is in use.
         """
         _check("UDP port", port, 1, 0xFFFF)
@@ -180,8 +184,8 @@ class Host(ABC):
     ) -> FramePort:
         """Open the host's interface for Ethernet frames.
 
-        `on_frames` is called with all arriving frames. It replaces the host's IP stack, so flows
-        and pings do not reach the host. `hold_us`: see udp().
+        `on_frames` is called with all frames that arrive. It replaces the host's IP stack, so flows
+        and pings do not reach the host. For `hold_us`, see udp().
         """
         socket = self._open_frames(takes=on_frames is not None)
         if on_frames is not None:
@@ -195,14 +199,14 @@ class Host(ABC):
     def _open_frames(self, *, takes: bool) -> FrameSocket: ...
 
     def close(self) -> None:
-        """Deliver all held packets and hold no more, because the network is about to stop."""
+        """Deliver all held packets, and hold no more packets, because the network will stop."""
         for receiver in self.receivers:
             receiver.hold_ns = 0
             receiver.deliver()
 
 
 class Receiver:
-    """Receiver that delivers the packets of one port or interface to a callback."""
+    """Delivers the packets that arrive at one port or interface to a callback."""
 
     def __init__(
         self, host: Host, socket: Socket, kind: type[Arrivals],
@@ -210,13 +214,13 @@ class Receiver:
     ) -> None:  # fmt: skip
         self.hold_ns = round(hold_us * 1000)
         self.is_held = False
-        self.socket: Any = socket  # a Socket, with more methods in real time
+        self.socket: Any = socket  # a Socket; the sockets of real time have more methods
         self._host = host
         self._kind = kind
         self._callback = callback
 
     def arrived(self) -> None:
-        """Handle the first waiting packet, by delivering or holding it."""
+        """Handle the first waiting packet: deliver it or hold it."""
         if self.hold_ns:
             self.is_held = True
             self._host.call_at(self._host.now_ns() + self.hold_ns, self.deliver)
@@ -224,7 +228,10 @@ class Receiver:
             self.deliver()
 
     def deliver(self) -> None:
-        """Deliver all waiting packets; hold packets that arrive during the call."""
+        """Deliver all waiting packets.
+
+        Packets that arrive during the call are held.
+        """
         self.is_held = False
         while True:
             arrivals = self._kind(self.socket.take())
@@ -239,7 +246,7 @@ class Receiver:
 
 @dataclass
 class RunningApplication:
-    """Application on a host; counts and result are known after the network has stopped."""
+    """Application on a host. Its counts and result are known after the network has stopped."""
 
     host: str
     name: str  # class name of the application

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LinkEnd:
-    """End of a link: node, interface, and the interface's port number on the node."""
+    """End of a link: the node, its interface, and the number of the port of this interface."""
 
     node: str
     interface: str
@@ -40,12 +40,12 @@ class Settings:
     capture: bool
     snaplen: int  # maximum number of bytes of a frame in captures
     target: str  # P4 target, minip4 or bmv2
-    # map from switch to further options of `minip4 switch`
+    # map from switch to additional options of `minip4 switch`
     switch_options: Mapping[str, Sequence[str]]
     device_ids: Mapping[str, int]  # by switch
     control_delay_ns: int  # one-way delay of messages between controllers and switches
     threads: int  # number of threads; more than one only in virtual time
-    stamp_log: bool  # whether switches log the times at which they handle frames; only in real time
+    stamp_log: bool  # whether switches also capture when they handle frames; only in real time
     report_progress: Callable[[str], None]
 
 
@@ -83,10 +83,10 @@ class NetworkBackend(Protocol):
     def traffic_driver(
         self, flows: "Sequence[AnyFlow]", schedules: "Mapping[int, Schedule]"
     ) -> "TrafficDriver":
-        """Create senders and receivers of flows; `schedules` is a map from flow id to schedule."""
+        """Create senders and receivers of flows; `schedules` maps flow ids to schedules."""
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
-        """Send raw frames at ascending times."""
+        """Send raw frames, each at its time; the times must ascend."""
 
     def run_application(self, host: str, application: "Application") -> "RunningApplication":
         """Start an application; return when it has started."""
@@ -98,7 +98,7 @@ class NetworkBackend(Protocol):
         """Run the commands of a script."""
 
     def check_alive(self) -> None:
-        """Raise TestbedError if a switch or an application has stopped unexpectedly."""
+        """Raise TestbedError if a switch or an application has stopped, but should still run."""
 
     def rejected_frames(self) -> list[RejectedFrames]:
         """Return the frames that hosts have rejected since the start."""

@@ -1,1 +1,1 @@
-"""Results of experiments: samples, checks, figures, and the report page."""
+"""Results of experiments: samples, checks, figures, and the results page."""

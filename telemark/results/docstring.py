@@ -1,11 +1,11 @@
-"""Parser of experiment docstrings: question, claim, and published results.
+"""Parser of experiment docstrings: question, claim, and published result.
 
-The question is the first paragraph. The first word identifies two more paragraphs:
+The first paragraph is the question. Two more paragraphs are recognized by their first word:
 
     Claim: In each block, the measured loss equals the actual loss to the packet.
     Published: RFC 9341, section 5: exact while clocks agree within half a block.
 
-The checks verify the `Claim`. `Published` is a published result with its source.
+The checks of the experiment verify the `Claim`. `Published` is a published result and its source.
 """
 
 import ast
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class About(NamedTuple):
-    """Paragraphs of a docstring, each as one line; empty if missing."""
+    """Paragraphs of a docstring. Each is one line; a missing paragraph is empty."""
 
     question: str
     claim: str

@@ -1,4 +1,4 @@
-"""Files of results: atomic replacement, a lock per folder, and ownership under sudo."""
+"""Files of results: atomic replacement, one lock per folder, and the right owner under sudo."""
 
 import argparse
 import contextlib
@@ -18,14 +18,14 @@ def give_to_caller(path: Path) -> None:
 
 
 def folder(text: str) -> Path:
-    """Parse a folder option; reject an empty name, which would mean the working directory."""
+    """Parse a folder option. Reject an empty name, because it would mean the working directory."""
     if not text:
         raise argparse.ArgumentTypeError("'' is not a folder name")
     return Path(text)
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder for results, with its parents. Raises TestbedError."""
+    """Create a folder for results, and its parent folders. Raises TestbedError."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def make_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def exclusive(folder: Path) -> Iterator[Path]:
-    """Lock a folder against other runs that write into it."""
+    """Lock a folder, so that other runs cannot write into it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -53,7 +53,7 @@ def exclusive(folder: Path) -> Iterator[Path]:
 def replace(path: Path, write: Callable[[Path], object]) -> None:
     """Replace a file atomically. Raises TestbedError.
 
-    The caller must hold the lock of the folder: see exclusive().
+    The caller must have the lock of the folder: see exclusive().
     """
     partial = path.with_name(f".{path.name}.partial")
     try:

@@ -1,8 +1,8 @@
-"""Goodness of fit: one test for the agreement of all points of a figure with theory.
+"""Goodness of fit: one test whether all points of a figure agree with theory.
 
 If each of 60 points is tested with 99 % confidence, at least one point fails in about every second
-run, even if all agree with theory. Therefore, a p-value is computed for each point. The smallest
-p-value times the number of points (Bonferroni) must be above 1 %.
+run, even if theory is right. Therefore, one p-value is computed per point, and the smallest p-value
+is multiplied by the number of points (Bonferroni). The product must be above 1 %.
 """
 
 import math
@@ -33,16 +33,18 @@ def binomial_p_value(count: int, trials: int, chance: float) -> float:
 
 
 def t_test_p_value(values: ArrayLike, expected: float) -> float:
-    """Return the p-value of the mean of independent runs (Student's t test).
+    """Return the p-value of the mean of independent runs, by Student's t test.
 
-    If all values are equal, the p-value is 1 if they equal the expected value, else 0.
+    If all values are equal to each other, the p-value is 1 if they equal the expected value, else
+    0.
     """
     found = np.asarray(values, np.float64)
     freedom = len(found) - 1
     distance, error = abs(found.mean() - expected), found.std(ddof=1) / math.sqrt(len(found))
     if error == 0:
         return float(distance == 0)
-    # Student's distribution in x = sqrt(freedom) tan(angle): cos^(freedom - 1), up to a factor.
+    # Student's distribution with x = sqrt(freedom) tan(angle): the density is proportional to
+    # cos^(freedom - 1).
     first = math.atan(distance / error / math.sqrt(freedom))
 
     def whole(start: float) -> float:
@@ -53,7 +55,7 @@ def t_test_p_value(values: ArrayLike, expected: float) -> float:
 
 
 def agreement_check(what: str, chances: Sequence[float]) -> Check:
-    """Return the check of a figure: the corrected p-value of the point with the worst agreement."""
+    """Return the check of a figure: the corrected p-value of the point that agrees least."""
     together = min(1.0, min(chances) * len(chances))
     name = f"{what}: p-value of {len(chances)} points under theory"
     return Check(name, together, 1, 1 - LEVEL)

@@ -1,7 +1,7 @@
-"""Report page (index.html) of a results folder: verdict, claims, a replay, and each experiment.
+"""Results page (index.html) of a results folder: verdict, claims, a replay, and each experiment.
 
-Failed experiments come first. The page is a single file that contains all figures; it needs no
-network and no server. Only links to data refer to other files in the folder.
+Failed experiments come first. The page is a single file that contains all figures, so it needs no
+network and no server. Only the links to data refer to other files in the folder.
 """
 
 import json
@@ -22,9 +22,9 @@ PARTS = Path(__file__).parent / "page"
 
 
 def build(results: Path) -> Path:
-    """Write `results`/index.html from the summaries of all experiments, and return its path.
+    """Write `results`/index.html from the summaries of all experiments. Return its path.
 
-    Raises TestbedError if it cannot be written.
+    Raises TestbedError if the file cannot be written.
     """
     path = results / "index.html"
     page = _page(results)
@@ -59,7 +59,10 @@ def _page(results: Path) -> str:
 
 
 def _render(folder: Path) -> tuple[dict[Result, tuple[str, str]], list[Path]]:
-    """Render the row and the section of each result; also return the unreadable summaries."""
+    """Render the row and the section of each result.
+
+    Also return the summaries that are unreadable.
+    """
     html, unreadable = {}, []
     for path in sorted(folder.glob("*/summary.json")):
         try:
@@ -71,13 +74,16 @@ def _render(folder: Path) -> tuple[dict[Result, tuple[str, str]], list[Path]]:
 
 
 def _replay(results: Path) -> str:
-    """Render the first replay of the results or else of the reference; "" if none exists."""
+    """Render the first replay in the results; if there is none, the first in the reference.
+
+    Returns "" if neither has a replay.
+    """
     for folder, source in ((results, "Run"), (reference.REFERENCE, "Reference")):
         for path in sorted(folder.glob(f"*/{NAME}")):
             try:
                 return _player(path, source)
             except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                continue  # another part of the page reports the unreadable summary
+                continue  # another part of the page lists unreadable summaries
     return ""
 
 

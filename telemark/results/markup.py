@@ -1,4 +1,4 @@
-"""HTML fragments; all values from files and runs are escaped."""
+"""HTML fragments. All values from files and runs are escaped."""
 
 import html
 from base64 import b64encode
@@ -12,7 +12,7 @@ def text(value: object) -> str:
 
 
 def marked(content: str, is_good: bool) -> str:
-    """Format a text in the colour of passed or failed."""
+    """Format a text in the colour of passed or of failed checks."""
     return f'<span class="{verdict_class(is_good)}">{text(content)}</span>'
 
 

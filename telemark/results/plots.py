@@ -1,4 +1,4 @@
-"""Common style of all figures: suitable for papers, and for readers with colour blindness.
+"""Style that all figures share. It suits papers, and readers with colour blindness.
 
 A figure is one or two columns wide, uses 8-point text, and has no title: its caption
 (`Report.caption`) describes it. Legends are above their panel.
@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-# Palette of Okabe and Ito ("Color Universal Design", 2008), with black last.
+# Palette of Okabe and Ito ("Color Universal Design", 2008), but black is the last colour.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
@@ -43,9 +43,10 @@ _STYLE: Any = {
     "legend.labelspacing": 0.3,
     "lines.linewidth": 1.0,
     "lines.markersize": 3.5,
-    "pdf.fonttype": 42,  # embedded TrueType, since publishers reject matplotlib's default (Type 3)
+    # embed TrueType fonts, because publishers reject matplotlib's default (Type 3)
+    "pdf.fonttype": 42,
     "savefig.dpi": 300,
-    "svg.hashsalt": "telemark",  # the same data give the same file
+    "svg.hashsalt": "telemark",  # equal data then give equal files
     "xtick.labelsize": 7.0,
     "xtick.major.width": 0.6,
     "xtick.minor.width": 0.4,
@@ -58,7 +59,9 @@ mpl.rcParams.update(_STYLE)
 
 
 def figure(panels: int = 1, *, height_in: float = HEIGHT_IN) -> tuple[Figure, tuple[Axes, ...]]:
-    """Create a figure: a single panel (one column wide), or several lettered panels (two columns).
+    """Create a figure with a single panel (one column wide) or with several panels (two columns).
+
+    Several panels are lettered.
 
     The caller sets axis labels with units.
     """
@@ -93,7 +96,7 @@ def ring(axes: Axes, x: ArrayLike, y: ArrayLike, label: str = "") -> None:
 
 
 def runs(number: int, time: str) -> str:
-    """Return the caption text on points and error bars; `time` is real or virtual."""
+    """Return the caption's text about points and error bars; `time` is real or virtual."""
     points = "one run" if number == 1 else f"mean and standard deviation of {number} runs"
     return f"{points} in {time} time"
 

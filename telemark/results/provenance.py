@@ -20,16 +20,16 @@ from minip4.compiler.source import SourceFile
 from telemark import REPOSITORY
 
 PACKAGES = ("telemark", "finsy", "matplotlib", "numpy", "scapy")
-# Folders of installed modules; python_files() skips them.
+# Folders of installed modules. python_files() does not return these modules.
 INSTALLED = (f"{sys.prefix}/", f"{sysconfig.get_path('stdlib')}/")
 
 
 @dataclass(frozen=True)
 class P4Source:
-    """P4 program as compiled: the preprocessed text, with all included files.
+    """P4 program after preprocessing, so with all included files.
 
-    `sha256` is a hash of the tokens. It does not depend on comments, line breaks and the path, or
-    on core.p4 and v1model.p4, which belong to the compiler.
+    `sha256` is a hash of the tokens. Comments, line breaks and the path of the program do not
+    affect it. core.p4 and v1model.p4 do not affect it either, because they belong to the compiler.
     """
 
     path: Path
@@ -48,7 +48,7 @@ class P4Source:
         return cls(path, tuple(defines), hashlib.sha256(own.encode()).hexdigest(), files)
 
     def as_portable(self) -> tuple[str, tuple[str, ...], str, tuple[str, ...]]:
-        """Return plain data, which from_portable() can read in another checkout."""
+        """Return plain data that from_portable() can read in another checkout."""
         files = tuple(sorted(_shown(path) for path in self.files))
         return _shown(self.path), self.defines, self.sha256, files
 
@@ -67,7 +67,10 @@ class P4Source:
 
 @dataclass(frozen=True)
 class BpfSource:
-    """C file of a BPF program; `sha256` covers the file and the project headers in it."""
+    """C file of a BPF program.
+
+    `sha256` covers the file and the project's headers that it includes.
+    """
 
     path: Path
     sha256: str
@@ -87,7 +90,7 @@ def _all_files(file: SourceFile) -> list[SourceFile]:
 
 @dataclass
 class Origin:
-    """Provenance of a run: docstring (telemark.results.docstring), date, and programs."""
+    """Provenance of a run: docstring of the experiment, date, and programs."""
 
     question: str = ""
     claim: str = ""
@@ -97,7 +100,7 @@ class Origin:
     _began_s: float = field(default_factory=time.monotonic)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the entries of summary.json at the end of the run."""
+        """Return the entries for summary.json. Call it at the end of the run."""
         programs = sorted(self.programs, key=lambda p: (str(p.path), p.defines, p.sha256))
         return {
             "question": self.question,
@@ -141,12 +144,13 @@ def _cpu_model() -> str:
 
 
 def git_state(used: Iterable[Path], repository: Path = REPOSITORY) -> tuple[str, list[str]]:
-    """Return the commit, and the names of files that differ from it.
+    """Return the commit, and the names of the files that differ from the commit.
 
-    A commit with differing files ends with `+`. The names are those of changed tracked files,
-    except results, and of untracked files in `used`. Outside a checkout, the commit is `unknown`.
+    If files differ, `+` is appended to the commit. Such files are changed tracked files (except
+    results), and untracked files in `used`. Outside a checkout, the commit is `unknown`.
     """
-    # Under sudo the checkout belongs to another user; git rejects it without safe.directory.
+    # Under sudo, the checkout belongs to another user. Without safe.directory, git rejects such a
+    # checkout.
     git = ["git", "-c", f"safe.directory={repository}", "-C", str(repository)]
 
     def lines(*arguments: str) -> list[str]:
@@ -164,7 +168,7 @@ def git_state(used: Iterable[Path], repository: Path = REPOSITORY) -> tuple[str,
 
 
 def python_files() -> set[Path]:
-    """Return the files of loaded modules of the project, and of modules next to the script."""
+    """Return the files of all loaded modules of the project, and of modules next to the script."""
     places = (REPOSITORY, Path(sys.argv[0]).resolve().parent)
     named = {getattr(module, "__file__", None) or "" for module in [*sys.modules.values()]}
     files = {Path(name).resolve() for name in named if name and not name.startswith(INSTALLED)}
@@ -176,5 +180,5 @@ def python_files() -> set[Path]:
 
 
 def _shown(path: Path, repository: Path = REPOSITORY) -> str:
-    """Return a path relative to the repository's root if it is below the root; else unchanged."""
+    """Return a path relative to the repository's root. A path outside of it is not changed."""
     return str(path.relative_to(repository) if path.is_relative_to(repository) else path)

@@ -26,14 +26,14 @@ from telemark.results.provenance import git_state
 REFERENCE = REPOSITORY / "results" / "reference"
 REAL = "_real"
 
-# experiments that measure the CPU time of processes
+# experiments that measure CPU times of processes
 PROCESSES = ("int_collector", "roce_throughput")
 EBPF_PREFIXES = ("xdp_", "ebpf_", "threat_")  # prefixes of experiments with eBPF programs
 # experiments with eBPF programs on hosts of a network with switches
 EBPF_WITH_SWITCHES = ("ebpf_edge",)
 REAL_ONLY = ("targets", *PROCESSES, *EBPF_PREFIXES)
 
-# Benchmarks run only on request, because they need other software for comparison.
+# Benchmarks run only if they are named, because they compare with other software, which must exist.
 BENCHMARKS = {
     "benchmark_switch": ["benchmarks/speed/switch.py"],
     "virtual": ["benchmarks/speed/virtual.py", "--time", "virtual"],
@@ -44,17 +44,17 @@ BENCHMARKS = {
 class Comparison:
     """Comparison of results with their reference."""
 
-    folder: Path  # of the reference
-    date: str  # of the reference
+    folder: Path  # folder of the reference
+    date: str  # date of the reference
     text: str
     agrees: bool | None = None  # None if numbers cannot be compared
 
 
 def compare(results: Path, summary: Mapping[str, Any]) -> Comparison | None:
-    """Compare the results in a folder with the reference; None if there is no reference.
+    """Compare the results in a folder with their reference. Return None if there is no reference.
 
-    In virtual time with the same parameters, all numbers must be equal, except in machine-dependent
-    columns. In real time only verdicts can be compared.
+    In virtual time with the same parameters, all numbers must be equal, except in columns that
+    depend on the machine. In real time, only verdicts can be compared.
     """
     time = summary["parameters"]["time"]
     folder = REFERENCE / (summary["experiment"] + (REAL if time == "real" else ""))
@@ -116,12 +116,15 @@ def commands() -> dict[str, list[str]]:
 
 
 def has_switches(name: str) -> bool:
-    """Return whether an experiment, or the experiment of a reference, has P4 switches."""
+    """Return whether an experiment has P4 switches.
+
+    The argument is the name of an experiment or of its reference.
+    """
     return name.startswith(EBPF_WITH_SWITCHES) or not name.startswith((*PROCESSES, *EBPF_PREFIXES))
 
 
 def flaws(folder: Path) -> list[str]:
-    """Return the reasons why the results in a folder cannot become a reference."""
+    """Return all reasons that prevent the results in a folder from becoming a reference."""
     summary = json.loads((folder / "summary.json").read_text())
     revision = summary["environment"]["git"]
     found = []
@@ -136,7 +139,7 @@ def flaws(folder: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Regenerate all or the named references; return the worst exit status of their runs."""
+    """Regenerate the named references, or all. Return the worst exit status of their runs."""
     known = commands()
     parser = argparse.ArgumentParser(
         prog="reference", usage=argparse.SUPPRESS, description=__doc__, allow_abbrev=False,

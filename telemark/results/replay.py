@@ -1,4 +1,4 @@
-"""replay.json: positions of packets over time, for the player in index.html."""
+"""replay.json: positions of packets over time. The player in index.html shows them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,25 +13,26 @@ NAME = "replay.json"
 
 @dataclass(frozen=True)
 class ReplayedFlow:
-    """Flow without loss whose packets all take one path."""
+    """Flow that lost no packet, and whose packets all take the same path."""
 
     name: str
     colour: str  # of CSS
-    path: Sequence[str]  # nodes, from host to host
-    # Shape (packets, 2 * len(path) - 2), one row per packet in order of sending: the times at which
-    # it left the sender, reached and left each switch, and reached the receiver.
+    path: Sequence[str]  # names of the nodes, from the sending host to the receiving host
+    # Shape (packets, 2 * len(path) - 2), one row per packet in order of sending. A row contains the
+    # time at which the packet left the sender, the times at which it reached and left each switch,
+    # and the time at which it reached the receiver.
     times_ns: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Time interval of a run in virtual time."""
+    """Time interval of a run in virtual time, with the flows in it."""
 
     caption: str
-    # map from node to position (x from the left, y from the top), 0 to 1
+    # map from node to its position: x from the left and y from the top, both from 0 to 1
     places: Mapping[str, tuple[float, float]]
     flows: Sequence[ReplayedFlow]
-    zero_ns: int  # displayed as time 0
+    zero_ns: int  # time of the run that is displayed as 0
     begin_ns: int
     end_ns: int
 
@@ -51,10 +52,10 @@ class Replay:
         path.write_text(json.dumps(data, separators=(",", ":")) + "\n")
 
     def _packets(self, flow: ReplayedFlow) -> list[int]:
-        """Return the times of the packets in the interval, concatenated and as differences.
+        """Return the times of all packets in the interval, as one list of differences.
 
-        A packet's first time is relative to the first time of the previous packet. Each other time
-        is relative to the preceding time of the same packet.
+        The first time of a packet is stored relative to the first time of the previous packet. Each
+        other time is stored relative to the preceding time of the same packet.
         """
         times_ns = flow.times_ns
         in_interval = (times_ns[:, -1] >= self.begin_ns) & (times_ns[:, 0] < self.end_ns)

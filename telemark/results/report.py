@@ -1,4 +1,4 @@
-"""Report of an experiment: samples, checks, metrics and figure, on disk and on the screen."""
+"""Report of an experiment: samples, checks, metrics and figure, in files and on the screen."""
 
 import argparse
 import csv
@@ -24,8 +24,7 @@ from telemark.results.replay import Replay
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# File formats, without metadata that differs between runs, so that the same data give the same
-# file.
+# File formats. Metadata that differs between runs is left out, so that equal data give equal files.
 FIGURE_KINDS: Mapping[str, Any] = {
     "png": {"Software": None},
     "svg": {"Date": None},
@@ -41,7 +40,7 @@ COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep
 
 @dataclass(frozen=True)
 class Check:
-    """Comparison of a measured value with an expected value; NaN never passes."""
+    """Comparison of a measured with an expected value. NaN never passes."""
 
     name: str
     measured: float
@@ -66,12 +65,13 @@ class Report:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     figure: "Figure | None" = None
     caption: str = ""  # caption of the figure
-    replay: Replay | None = None  # for index.html; only in virtual time
+    replay: Replay | None = None  # for index.html; exists only in virtual time
     tables: Sequence[Table] = ()
-    machine_columns: Sequence[str] = ()  # columns of samples that depend on the machine
-    drops: Sequence[Mapping[str, Any]] = ()  # packets dropped by switches, added by the run
+    # names of those columns of samples that depend on the machine
+    machine_columns: Sequence[str] = ()
+    drops: Sequence[Mapping[str, Any]] = ()  # packets that switches dropped; the run adds them
     capacities: Sequence[Mapping[str, Any]] = ()  # CapacityEstimates as mappings
-    inconclusive: Sequence[str] = ()  # reasons why the run is inconclusive, added by the run
+    inconclusive: Sequence[str] = ()  # reasons why the run is inconclusive; the run adds them
 
     @property
     def passed(self) -> bool:
@@ -79,10 +79,9 @@ class Report:
         return bool(self.checks) and all(check.passed for check in self.checks)
 
     def write(self, name: str, options: argparse.Namespace, origin: Origin) -> None:
-        """Write samples.csv, `name`.png, .svg and .pdf, and finally summary.json to options.out.
+        """Write samples.csv, `name`.png, .svg and .pdf, and then summary.json, to options.out.
 
-        Each file is replaced atomically, so that an interrupted run does not damage earlier
-        results.
+        Each file is replaced atomically, so an interrupted run does not damage earlier results.
         """
         if self.inconclusive and self.figure is not None:
             self.figure.text(0.5, 0.5, "inconclusive", **INCONCLUSIVE)
@@ -90,7 +89,7 @@ class Report:
             for kind in FIGURE_KINDS if self.figure is not None else ():
                 replace(folder / f"{name}.{kind}", partial(self._draw, kind=kind))
             replace(folder / "samples.csv", self._write_samples)
-            (folder / replay.NAME).unlink(missing_ok=True)  # file of an earlier run
+            (folder / replay.NAME).unlink(missing_ok=True)  # an earlier run may have written it
             if self.replay is not None:
                 replace(folder / replay.NAME, self.replay.write)
             summary = (
@@ -128,7 +127,7 @@ class Report:
 
     def show(self, folder: Path) -> None:
         """Print the tables, the checks, and the path of the results."""
-        # If stdout is not a terminal, rich would truncate the cells to 80 columns.
+        # If stdout is not a terminal, rich would assume 80 columns and truncate the cells.
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
         for shown in self.tables:
             console.print(shown)
@@ -160,7 +159,7 @@ class Report:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """Create a table for the screen; numbers are right-aligned, floats have four digits."""
+    """Create a table for the screen. Numbers are right-aligned, and floats have four digits."""
     shown = Table(title=title, title_justify="left")
     for index, column in enumerate(columns):
         numeric = all(isinstance(row[index], Real) for row in rows)

@@ -73,7 +73,7 @@ class Result:
 
 
 def row(result: Result) -> str:
-    """Render the experiment's row in the table of claims, which has COLUMNS."""
+    """Render the row of the experiment in the table of claims; its columns are COLUMNS."""
     summary = result.summary
     found = reference.compare(result.folder, summary)
     cells = (
@@ -90,7 +90,7 @@ def row(result: Result) -> str:
 
 
 def section(result: Result) -> str:
-    """Render the section of an experiment, failed checks first."""
+    """Render the section of an experiment. Failed checks come first."""
     summary = result.summary
     parameters = summary["parameters"]
     passed = [check for check in result.checks if check["passed"]]
@@ -215,5 +215,8 @@ def _date(summary: Mapping[str, Any]) -> str:
 
 
 def _link(path: Path, folder: Path) -> str:
-    """Return the URL of a file, relative to the page, which is above the experiment's folder."""
+    """Return the URL of a file, relative to the page.
+
+    The page is in the parent of the experiment's folder.
+    """
     return text(quote(os.path.relpath(path, folder.parent)))

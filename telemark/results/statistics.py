@@ -13,7 +13,7 @@ KOLMOGOROV_999 = 1.949  # 99.9 % of Kolmogorov's distribution lie below this val
 
 
 def percentiles(values: NDArray[np.float64] | NDArray[np.int64]) -> dict[str, float]:
-    """Return minimum, percentiles and maximum of values; {} if there are none."""
+    """Return the minimum, the percentiles and the maximum of values; {} if there are no values."""
     if not len(values):
         return {}
     names = {"min": 0, "p50": 50, "p99": 99, "p99.9": 99.9, "max": 100}
@@ -21,7 +21,7 @@ def percentiles(values: NDArray[np.float64] | NDArray[np.int64]) -> dict[str, fl
 
 
 def ks_distance(some: NDArray[np.float64], every: NDArray[np.float64]) -> float:
-    """Return the Kolmogorov-Smirnov distance of two samples; NaN if one of them is empty."""
+    """Return the Kolmogorov-Smirnov distance between two samples; NaN if one of them is empty."""
     if not len(some) or not len(every):
         return math.nan
     places = np.sort(np.concatenate([some, every]))
@@ -30,14 +30,19 @@ def ks_distance(some: NDArray[np.float64], every: NDArray[np.float64]) -> float:
 
 
 def expected_ks_distance(count: int) -> float:
-    """Return the Kolmogorov-Smirnov distance that `count` samples exceed with probability 0.1 %."""
+    """Return the distance that the Kolmogorov-Smirnov statistic exceeds with probability 0.1 %.
+
+    `count` is the number of samples.
+    """
     return KOLMOGOROV_999 / math.sqrt(max(count, 1))
 
 
 def mean_square_bounds(count: int) -> tuple[float, float]:
-    """Return the 99.9 % interval of the mean of `count` squared standard normal values.
+    """Return the 99.9 % interval of the mean of squared standard normal values.
 
-    Uses the approximation of chi-square by Wilson and Hilferty (1931).
+    `count` is the number of values. The mean is in the interval with probability 99.9 %.
+
+    The interval uses the approximation of chi-square by Wilson and Hilferty (1931).
     """
     low, high = (
         (1 - 2 / (9 * count) + z * math.sqrt(2 / (9 * count))) ** 3
@@ -47,6 +52,6 @@ def mean_square_bounds(count: int) -> tuple[float, float]:
 
 
 def rms(errors: Sequence[float]) -> float:
-    """Return the root mean square of all values that are not NaN; NaN if there are none."""
+    """Return the root mean square of all values except NaN; NaN if there are no other values."""
     known = [error for error in errors if not np.isnan(error)]
     return float(np.sqrt(np.mean(np.square(known)))) if known else float("nan")

@@ -1,1 +1,1 @@
-"""run_all.sh: runs all experiments sequentially, and skips those that are up to date."""
+"""run_all.sh: runs all experiments one after the other, but skips those that are up to date."""

@@ -45,7 +45,7 @@ WORDS = {
     cli.INTERNAL_ERROR: "unhandled exception",
 }
 WORST_LAST = (cli.PASSED, cli.UNUSABLE, cli.CHECK_FAILED, cli.INTERNAL_ERROR)  # then signals
-MAX_STDERR_BYTES = 4096  # maximum number of bytes that are searched for the last line
+MAX_STDERR_BYTES = 4096  # number of bytes at the end of stderr that are searched for the last line
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class Outcome:
     text: str
     status: int = cli.PASSED
     duration_s: float = 0.0
-    has_results: bool = True  # True if the folder has results for these options
-    rates: str = ""  # on bmv2: the sustained fractions of the requested rates
+    has_results: bool = True  # False if the folder has no results for these options
+    rates: str = ""  # on bmv2: fractions of the requested rates that bmv2 sustained
 
 
 def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
-    """Run the experiments of a folder, with results in `results`; return the exit status.
+    """Run the experiments in a folder, and write the results to `results`. Return the exit status.
 
     Raises TestbedError if no experiment can run, or if `results` is not writable.
     """
@@ -90,14 +90,14 @@ def main(arguments: Sequence[str], folder: Path, results: Path) -> int:
 
 
 def _severity(status: int) -> int:
-    """Return a number that increases with the severity of an exit status; 1 is worse than 2."""
+    """Return a number that is larger for a worse exit status; 1 is worse than 2."""
     return WORST_LAST.index(status) if status in WORST_LAST else status
 
 
 def _outcomes(
     chosen: Sequence[Experiment], options: argparse.Namespace, results: Path
 ) -> Iterator[Outcome]:
-    """Run the experiments that are not up to date, and print the progress."""
+    """Run the experiments that are not up to date, and print their progress."""
     arguments = result_arguments(options)
     finished = FinishedRuns(results)
     keys = {each: dependency_key(each.script, arguments) for each in chosen}
@@ -127,12 +127,13 @@ def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Out
     process = subprocess.Popen(
         [sys.executable, experiment.script, *arguments],
         stderr=subprocess.PIPE,
-        # SIGKILL cannot be forwarded; noqa: there are no threads.
+        # The experiment must also end if SIGKILL, which cannot be forwarded, ends this process;
+        # noqa: there are no threads.
         preexec_fn=partial(end_with_parent, os.getpid()),  # noqa: PLW1509
     )
 
     def forward(number: int, _frame: FrameType | None) -> None:
-        # after Ctrl-C, the experiment gets two signals, which count as one
+        # after Ctrl-C, the experiment gets two signals, but counts them as one
         process.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in STOPPING}
@@ -145,7 +146,7 @@ def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Out
         status = SIGNALLED - status
     has_results = _written_ns(summary) != written
     if status == cli.CHECK_FAILED and not has_results and not last_line.startswith(prefix):
-        status = cli.INTERNAL_ERROR  # status 1 of Python: the script cannot be imported
+        status = cli.INTERNAL_ERROR  # Python exits with status 1 if it cannot import the script
     text = WORDS.get(
         status, f"ended by signal {status - SIGNALLED}; run the same command again to resume"
     )
@@ -159,9 +160,10 @@ def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Out
 
 
 def _forward_stderr(process: subprocess.Popen[bytes]) -> str:
-    """Print the stderr of an experiment until the process ends; return its last line.
+    """Print the stderr of an experiment until the process ends. Return the last line.
 
-    Do not wait for EOF, because children of a killed process may keep the pipe open.
+    The end of the process, not EOF, ends the loop: children of a killed process may keep the pipe
+    open.
     """
     assert process.stderr is not None
     tail, errors, ended = b"", process.stderr.fileno(), os.pidfd_open(process.pid)
@@ -182,8 +184,9 @@ def _written_ns(summary: Path) -> int | None:
 
 
 def _compare(outcome: Outcome, results: Path) -> Outcome:
-    """Compare the results of a passed experiment with results/reference/; a difference is a
-    failure.
+    """Compare the results of a passed experiment with results/reference/.
+
+    If they differ, the experiment has failed.
     """
     summary = results / outcome.name / "summary.json"
     if outcome.status != cli.PASSED or not outcome.has_results:
@@ -195,7 +198,7 @@ def _compare(outcome: Outcome, results: Path) -> Outcome:
 
 
 def _rates(outcome: Outcome, results: Path) -> str:
-    """Return the capacities measured by an experiment's probes, as fractions of requested rates.
+    """Return the capacities that an experiment's probes measured, as fractions of requested rates.
 
     The result is "fixed" if the experiment has no probe.
     """
@@ -214,7 +217,7 @@ def _print_summary(outcomes: Sequence[Outcome], *, show_rates: bool) -> None:
         for each in outcomes
     ]  # fmt: skip
     columns = ("experiment", "result", *(["rates"] if show_rates else []), "min:s")
-    # If stdout is not a terminal, rich would truncate the cells to 80 columns.
+    # If stdout is not a terminal, rich would assume 80 columns and truncate the cells.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     console.print(table("All experiments", columns, rows))
 

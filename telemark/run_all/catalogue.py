@@ -1,4 +1,4 @@
-"""Catalogue of experiments: name, system, and reasons why an experiment cannot run here."""
+"""Catalogue of experiments: each one's name, its system, and why it may be unable to run here."""
 
 import argparse
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 from telemark.backends.real.targets import bmv2
 from telemark.results import reference
 
-# Experiments that cannot run on bmv2, and the reasons.
+# Map from experiments that cannot run on bmv2 to the reasons.
 MINIP4_ONLY = {
     "ebpf_edge": "bmv2's clock differs from the clock of host edges",
     "int_overhead": "needs links that are exact to the nanosecond, which bmv2 does not have",
@@ -39,7 +39,7 @@ class Experiment:
         return self.name.startswith(reference.EBPF_PREFIXES)
 
     def reason_to_skip(self, options: argparse.Namespace) -> str | None:
-        """Return the reason why the experiment cannot run with these options; None if it can."""
+        """Return why the experiment cannot run with these options; None if it can run."""
         if self.name == "targets":
             if options.time == "virtual" or shutil.which(bmv2.PROGRAM) is None:
                 return f"needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"
@@ -52,7 +52,7 @@ class Experiment:
         return None
 
     def _reason_to_skip_bmv2(self) -> str | None:
-        """Return the reason why the experiment cannot run on bmv2; None if it can."""
+        """Return why the experiment cannot run on bmv2; None if it can run."""
         if not reference.has_switches(self.name):
             return "has no switch"
         return MINIP4_ONLY.get(self.name)

@@ -1,4 +1,4 @@
-"""Expected durations of experiments, from earlier runs."""
+"""Expected durations of experiments, taken from earlier runs."""
 
 import json
 from collections.abc import Sequence
@@ -10,9 +10,7 @@ QUICK_S, FULL_S = 25.0, 90.0  # default durations
 
 
 def expected_s(name: str, arguments: Sequence[str], finished: FinishedRuns) -> float:
-    """Return the duration of the last run with these arguments, or else of the reference, in
-    seconds.
-    """
+    """Return the duration (s) of the last run with these arguments; if none, of the reference."""
     last_s = finished.duration_s(name, arguments)
     if last_s is not None:
         return last_s

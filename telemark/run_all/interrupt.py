@@ -1,4 +1,4 @@
-"""Handler of Ctrl-C during imports and between experiments; run_all imports it first."""
+"""Handler of Ctrl-C during imports and between experiments. run_all imports this module first."""
 
 import os
 import signal

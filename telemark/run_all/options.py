@@ -10,7 +10,7 @@ from telemark.sweep import options as sweeps
 
 
 def parse(arguments: Sequence[str], known: Sequence[Experiment], about: str) -> argparse.Namespace:
-    """Parse the options; exits with one line and status 2 on an error."""
+    """Parse the options. On an error, exit with a message of one line and with status 2."""
     parser = cli.Parser(
         prog="run_all.sh", description=about, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -41,7 +41,7 @@ def parse(arguments: Sequence[str], known: Sequence[Experiment], about: str) -> 
 
 
 def result_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments of every experiment that may affect its results or files."""
+    """Return the arguments that all experiments get, and that may affect their results or files."""
     arguments = [f"--{name}={getattr(options, name)}" for name in ("target", "time", "seed")]
     if options.threads > 1:
         arguments.append(f"--threads={options.threads}")
@@ -52,7 +52,7 @@ def result_arguments(options: argparse.Namespace) -> list[str]:
 
 
 def execution_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments of every experiment that do not affect its results."""
+    """Return the arguments that all experiments get, and that do not affect their results."""
     values = ((name, getattr(options, name)) for name in ("jobs", "scheduler"))
     arguments = [f"--{name}={value}" for name, value in values if value is not None]
     return [*arguments, "--again"] if options.again and options.time == "virtual" else arguments

@@ -1,4 +1,4 @@
-"""Detection of experiments that are up to date: passed, and without changed dependencies."""
+"""Detection of up-to-date experiments: they passed, and no dependency has changed since."""
 
 import ast
 import hashlib
@@ -26,7 +26,7 @@ class FinishedRuns:
             self._notes = {}
 
     def add(self, name: str, key: str, arguments: Sequence[str], duration_s: float) -> None:
-        """Record a run that has just passed; `key` is its dependency_key() before the run."""
+        """Record a run that has just passed. `key` is the dependency_key() from before the run."""
         seconds = self._notes.get(name, {}).get("seconds", {})
         self._notes[name] = {
             "key": key,
@@ -37,7 +37,7 @@ class FinishedRuns:
         replace(self._path, lambda path: path.write_text(text))
 
     def is_up_to_date(self, name: str, key: str) -> bool:
-        """Return whether the recorded results still exist and no dependency has changed."""
+        """Return whether the recorded results still exist and all dependencies are unchanged."""
         note = self._notes.get(name, {})
         digest = self._summary_digest(name)
         if not digest or note.get("summary") != digest or note["key"] != key:
@@ -46,7 +46,7 @@ class FinishedRuns:
         return _same_programs(summary["programs"])
 
     def duration_s(self, name: str, arguments: Sequence[str]) -> float | None:
-        """Return the duration of the last run with these arguments; None if there is none."""
+        """Return the duration of the last run with these arguments; None if there was no run."""
         seconds = self._notes.get(name, {}).get("seconds", {})
         found: float | None = seconds.get(" ".join(arguments))
         return found
@@ -57,7 +57,10 @@ class FinishedRuns:
 
 
 def dependency_key(script: Path, arguments: Sequence[str]) -> str:
-    """Return a hash of all dependencies except P4 programs: code, arguments, packages, machine."""
+    """Return a hash of the dependencies: code, arguments, packages, machine.
+
+    P4 programs are excluded.
+    """
     digest = hashlib.sha256(json.dumps([*arguments, machine()]).encode())
     for path in sorted(code_files(script)):
         digest.update(f"{path}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
@@ -65,9 +68,11 @@ def dependency_key(script: Path, arguments: Sequence[str]) -> str:
 
 
 def code_files(script: Path) -> set[Path]:
-    """Return the script, and all files of the folders from which it imports modules, recursively.
+    """Return the script, and all files of the folders from which it imports modules.
 
-    All modules, C files and include/ of a folder are included, because processes of a run may use
+    Imports of imported modules are included.
+
+    All modules, C files and include/ of such a folder are included. Processes of a run may use
     files that the run itself does not import.
     """
     folders: set[Path] = set()
@@ -92,7 +97,7 @@ def _folders_imported(path: Path, beside: Path) -> set[Path]:
     for name in _names_imported(path):
         parts = name.split(".")
         for root in (beside, REPOSITORY):
-            # The parts of the name may be modules, classes or functions.
+            # The parts of the imported name may be modules, classes or functions.
             folders = [root.joinpath(*parts[:depth]) for depth in range(1, len(parts) + 1)]
             found |= {folder for folder in folders if (folder / "__init__.py").is_file()}
     return found
@@ -107,7 +112,10 @@ def _names_imported(path: Path) -> Iterator[str]:
 
 
 def _same_programs(programs: Sequence[dict[str, Any]]) -> bool:
-    """Return whether the P4 programs of a summary are unchanged, except for comments."""
+    """Return whether the P4 programs named in a summary are unchanged.
+
+    Comments may have changed.
+    """
     for program in programs:
         try:
             now = P4Source.read(REPOSITORY / program["path"], program["defines"])

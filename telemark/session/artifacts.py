@@ -1,4 +1,4 @@
-"""Captures and logs that --keep copies to the results, with wall-clock times."""
+"""Copies of captures and logs in the results (--keep). Captures get wall-clock times."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,7 @@ from telemark.accounting import pcap
 from telemark.errors import TestbedError
 from telemark.results.files import give_to_caller
 
-ABOUT = "about.txt"  # a folder with this file may be replaced by the next run
+ABOUT = "about.txt"  # the next run may replace a folder that contains this file
 
 
 def check_artifact_folder(folder: Path) -> None:
@@ -17,10 +17,12 @@ def check_artifact_folder(folder: Path) -> None:
 
 
 def keep(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
-    """Copy the files of a run into `folder`, replacing those of an earlier run; return problems.
+    """Copy the files of a run into `folder`; return a list of problems.
 
-    `offset_ns` is added to the times of captures; None (virtual time) keeps them. Raises
-    TestbedError, and leaves no files, if the disk is full.
+    Files of an earlier run are replaced.
+
+    `offset_ns` is added to the times of captures. In virtual time it is None, and the times are not
+    changed. If the disk is full, raises TestbedError and leaves no files.
     """
     check_artifact_folder(folder)
     shutil.rmtree(folder, ignore_errors=True)
@@ -38,7 +40,8 @@ def _copy(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
         f"Captures and logs of a run, kept by --keep. Times in captures: {clock}.\n"
     )
     problems = []
-    for source in sorted(run.glob("*/**/*")):  # folders of networks, without files of the run
+    # only the folders of networks, not files directly in the run's folder
+    for source in sorted(run.glob("*/**/*")):
         if not source.is_file() or source.relative_to(run).parts[0] == "tmp":
             continue
         target = folder / source.relative_to(run)
@@ -48,7 +51,8 @@ def _copy(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
                 pcap.shift(source, target, offset_ns)
             else:
                 shutil.copyfile(source, target)
-        except TestbedError as error:  # this may be the capture of a killed switch
+        # the capture may be incomplete, because its switch was killed
+        except TestbedError as error:
             shutil.copyfile(source, target)
             problems.append(f"{error}; its times are relative to the boot of this machine")
     for path in (folder, *folder.rglob("*")):

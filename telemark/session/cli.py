@@ -1,4 +1,4 @@
-"""Command line and exit status of experiments."""
+"""Command line and exit status of an experiment."""
 
 import argparse
 import contextlib
@@ -44,7 +44,7 @@ PASSED, CHECK_FAILED, UNUSABLE, INTERNAL_ERROR = 0, 1, 2, 3  # exit status
 Experiment = Callable[[argparse.Namespace, Run], Report | Awaitable[Report]]
 RunNetwork = Callable[
     [Run], int
-]  # function that does the work of a run, and returns the exit status
+]  # the function does the work of a run, and returns the exit status
 
 
 def main(
@@ -55,13 +55,14 @@ def main(
 ) -> NoReturn:
     """Run an experiment as a command, and exit.
 
-    `script` is the caller's __file__; the experiment has the same name. `experiment` runs in the
-    run's own namespaces; its report is written to results/ (or --out). If the run is inconclusive
-    (exit status 1 or 2), the report is written to the subfolder INCONCLUSIVE.
+    `script` is the caller's __file__; the experiment has the same name. The function `experiment`
+    runs in the run's own namespaces. Its report is written to results/ (or --out). If the run is
+    inconclusive (exit status 1 or 2), the report is written to the subfolder INCONCLUSIVE of the
+    results folder.
 
     Exit status: 0 if all checks passed; 1 if a check failed, or if the network prevented the
     measurement; 2 for a usage error or an unsuitable environment; 3 for an unhandled exception. An
-    error is reported in one line, an unhandled exception with a traceback: see
+    unhandled exception is reported with a traceback, and any other error in one line: see
     telemark.session.error_reporting.
     """
     name = Path(script).stem
@@ -78,13 +79,13 @@ def main(
 def start(
     name: str, options: argparse.Namespace, run_network: RunNetwork, origin: Origin | None = None
 ) -> int:
-    """Execute a run: in new namespaces in real time, or in this process in virtual time.
+    """Execute a run: in new namespaces in real time, and in this process in virtual time.
 
-    `options` contains the options of add_run_options(), and `interactive`. Reports errors, and
-    returns the exit status.
+    `options` contains the options of add_run_options() and the option `interactive`. Reports
+    errors, and returns the exit status.
     """
-    # Excludes loaded modules and compiled programs from garbage collection, which would otherwise
-    # take a fifth of the time of a short run.
+    # Excludes loaded modules and compiled programs from garbage collection. Otherwise, garbage
+    # collection would take a fifth of the time of a short run.
     gc.freeze()
     gc.set_threshold(10_000)
     try:
@@ -102,7 +103,7 @@ def start(
             if not isinstance(error, Exception):
                 raise
             return _report_error(name, error, with_traceback=options.traceback)
-    # even if another exception has replaced the exception of the signal
+    # another exception may have replaced the exception of the signal
     if signal_number is not None:
         print(f"\n{name}: interrupted", file=sys.stderr)
         return isolation.SIGNALLED + signal_number
@@ -110,7 +111,7 @@ def start(
 
 
 def _report_error(name: str, error: Exception, *, with_traceback: bool) -> int:
-    """Print the error of a run; return the exit status."""
+    """Print the error of a run. Return the exit status for this error."""
     report = error_reporting.error_report(error)
     if with_traceback:
         print(report.traceback, end="", file=sys.stderr)
@@ -125,7 +126,7 @@ def _report_error(name: str, error: Exception, *, with_traceback: bool) -> int:
 def _run_real(
     name: str, options: argparse.Namespace, run_network: RunNetwork, origin: Origin
 ) -> int:
-    """Run in new namespaces: the run is a child of this process, its supervisor."""
+    """Run in new namespaces. The run is a child process, and this process is its supervisor."""
     _require_root()
     child, connection = isolation.fork()
     if child:
@@ -142,7 +143,7 @@ def _run_real(
 def _run_virtual(
     name: str, options: argparse.Namespace, run_network: RunNetwork, origin: Origin
 ) -> int:
-    """Run in this process: virtual time needs no namespaces, and no root."""
+    """Run in this process. Virtual time needs no namespaces and no root."""
     isolation.interruptible(look_s=isolation.LOOK_S)
     with isolation.run_folder(name) as folder:
         clock = VirtualClock()
@@ -160,7 +161,7 @@ def _run_virtual(
 
 
 def _run_experiment(run: Run, options: argparse.Namespace, experiment: Experiment) -> int:
-    files.make_folder(options.out)  # reports errors before the run, not after it
+    files.make_folder(options.out)  # report an unusable folder before the run, not after it
     run.sweep_options = SweepOptions(
         sweeps.jobs(options), options.out / sweeps.CACHE_FOLDER, options.again, options.scheduler
     )
@@ -178,7 +179,7 @@ def _run_experiment(run: Run, options: argparse.Namespace, experiment: Experimen
 
 
 def _report_inconclusive(report: Report, run: Run, options: argparse.Namespace) -> NoReturn:
-    """Print and save the report in a subfolder of the results; raise the reason."""
+    """Print the report and write it to a subfolder of the results. Then raise the reason."""
     folder = options.out / INCONCLUSIVE
     files.make_folder(folder)
     report.write(run.name, argparse.Namespace(**{**vars(options), "out": folder}), run.origin)
@@ -194,7 +195,7 @@ def _remove_inconclusive(results: Path) -> None:
 
 @contextlib.contextmanager
 def aftermath(run: Run, options: argparse.Namespace) -> Iterator[None]:
-    """Report dropped packets after the work of a run; with --keep, store its files."""
+    """After the work of a run, report dropped packets. With --keep, store the files of the run."""
     if options.keep:
         files.make_folder(options.out)
         artifacts.check_artifact_folder(options.out / ARTIFACTS)
@@ -212,7 +213,7 @@ def aftermath(run: Run, options: argparse.Namespace) -> Iterator[None]:
 
 
 def _raise_if_failed_run(run: Run, options: argparse.Namespace, error: Exception) -> None:
-    """Raise FailedRunError for an InvalidRunError caused by the network, not by the machine."""
+    """If the network, not the machine, caused an InvalidRunError, raise a FailedRunError."""
     problem = error_reporting.error_report(error).problem
     if problem is not None and (options.time == "virtual" or run.drop_report.rejected):
         raise FailedRunError(f"run failed: {problem}") from error
@@ -228,7 +229,7 @@ def _report_drops_and_keep(run: Run, options: argparse.Namespace, *, has_failed:
     except TestbedError as error:
         if not has_failed:
             raise
-        run.progress.say(str(error))  # reported in addition to the error of the run
+        run.progress.say(str(error))  # the error of the run is reported, too
 
 
 def _keep(run: Run, options: argparse.Namespace) -> None:
@@ -241,7 +242,10 @@ def _keep(run: Run, options: argparse.Namespace) -> None:
 
 
 def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) -> Report:
-    """Run the experiment; return its report, extended by the dropped packets of its networks."""
+    """Run the experiment.
+
+    Return its report, to which the dropped packets of its networks are added.
+    """
     try:
         with run.progress, take_notes(run.inconclusive):
             outcome = experiment(options, run)
@@ -253,7 +257,8 @@ def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) ->
                 "(telemark.results.report)"
             )
     except Exception as error:
-        if run.inconclusive:  # the reason why the run is inconclusive may have caused this error
+        # the cause that made the run inconclusive may also have caused this error
+        if run.inconclusive:
             raise run.inconclusive[0] from error
         raise
     return dataclasses.replace(
@@ -266,7 +271,7 @@ def _report_of(run: Run, options: argparse.Namespace, experiment: Experiment) ->
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files to the maximum: captures of large networks are thousands."""
+    """Raise the limit of open files to the maximum. Large networks have thousands of captures."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
@@ -303,7 +308,7 @@ def _parse(
 
 
 def add_run_options(common: "argparse._ActionsContainer") -> None:
-    """Add the options of every run."""
+    """Add the options that every run has."""
     common.add_argument(
         "--target", choices=("auto", "bmv2", "minip4"), default="auto",
         help="P4 target; auto is always minip4 (default: %(default)s)",
@@ -335,14 +340,17 @@ def add_run_options(common: "argparse._ActionsContainer") -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser that reports errors in one line, without the usage."""
+    """Parser that reports an error in one line. It does not print the usage."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(UNUSABLE, f"{self.prog}: error: {message} (see --help)\n")
 
 
 def available_target(wanted: str, time: str) -> str:
-    """Resolve `--target`. Raises TestbedError if the target is not available."""
+    """Return the target that `--target` selects.
+
+    Raises TestbedError if the target is not available.
+    """
     if wanted != "bmv2":
         return "minip4"
     if time == "virtual":
@@ -372,11 +380,14 @@ def _require_root() -> None:
         raise TestbedError("Mininet is not installed: run ./setup.sh")
 
 
-# Types of options. If one raises ValueError, argparse prints one line and exits with status 2.
+# Types of options. If a type raises ValueError, argparse prints one line and exits with status 2.
 
 
 def add_rate_option(parser: argparse.ArgumentParser, default_pps: int, of: str) -> None:
-    """Add `--rate`; `of` is used in the help text: packets/s of `of`, e.g. "each flow"."""
+    """Add `--rate`, in packets/s.
+
+    `of` completes the help text, e.g. "each flow".
+    """
     parser.add_argument(
         "--rate", type=positive_int, default=default_pps, metavar="PPS",
         help=f"packets/s of {of} (default: %(default)s)",
@@ -384,7 +395,7 @@ def add_rate_option(parser: argparse.ArgumentParser, default_pps: int, of: str) 
 
 
 def add_program_option(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add `--program`, which replaces the P4 program of an experiment by the user's program."""
+    """Add `--program`: the user's program then replaces the P4 program of an experiment."""
     parser.add_argument(
         "--program", default=default, metavar="P4",
         help="P4 program of the switches (default: %(default)s)",
@@ -410,7 +421,7 @@ def positive_float(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """Parse a duration above 0 s, up to the maximum duration of traffic."""
+    """Parse a duration: above 0 s, and at most the maximum duration of traffic."""
     expected = f"a time above 0 s, up to {MAX_DURATION_S:,.0f} s"
     value = _number(text, 0, MAX_DURATION_S, expected)
     if value == 0:

@@ -1,4 +1,4 @@
-"""Clocks: the interface between experiments and real or virtual time."""
+"""Clocks: with them, experiments are independent of real and virtual time."""
 
 import asyncio
 import time
@@ -9,31 +9,31 @@ T = TypeVar("T")
 
 
 class ReadableClock(Protocol):
-    """Clock that can be read and waited for."""
+    """Clock that code can read and wait for."""
 
     def now_ns(self) -> int:
         """Return nanoseconds since an arbitrary start."""
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return at or just after `time_ns`; immediately if it has passed."""
+        """Return at or just after `time_ns`. If that time has passed, return immediately."""
 
 
 class Clock(ReadableClock, Protocol):
-    """Common clock of an experiment, its controllers, switches and traffic."""
+    """Clock that an experiment, its controllers, its switches and its traffic share."""
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine like asyncio.run(); its timers use this clock."""
 
 
 class RealClock:
-    """CLOCK_MONOTONIC, also the clock of switches, links and traffic programs in real time."""
+    """CLOCK_MONOTONIC. In real time, switches, links and traffic programs also use it."""
 
     def now_ns(self) -> int:
-        """Return nanoseconds since an arbitrary start, common to all processes."""
+        """Return nanoseconds since an arbitrary start, which is the same for all processes."""
         return time.monotonic_ns()
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return at or just after `time_ns`; immediately if it has passed."""
+        """Return at or just after `time_ns`. If that time has passed, return immediately."""
         while (left_ns := time_ns - self.now_ns()) > 0:
             await asyncio.sleep(left_ns / 1e9)
 
@@ -43,7 +43,7 @@ class RealClock:
 
 
 class ClockAhead:
-    """Clock that is `ahead_us` ahead of a different clock; a negative value means behind."""
+    """Clock that is ahead of another clock by `ahead_us`; a negative value means behind."""
 
     def __init__(self, clock: Clock, ahead_us: int) -> None:
         self._clock = clock
@@ -54,5 +54,5 @@ class ClockAhead:
         return self._clock.now_ns() + self._ahead_ns
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return when this clock shows `time_ns`; immediately if that time has passed."""
+        """Return when this clock shows `time_ns`. If that time has passed, return immediately."""
         await self._clock.sleep_until(time_ns - self._ahead_ns)

@@ -1,8 +1,9 @@
-"""Detection of an emulated CPU with wrong AVX2 gather instructions, and a workaround for NumPy.
+"""Detection of an emulated CPU whose AVX2 gather instructions are wrong, and a remedy for NumPy.
 
-QEMU before 9.1 ignores the index register of an AVX2 gather instruction if its number is 4, since
-this number means "no index" in other instructions (gitlab.com/qemu-project/qemu/-/issues/2474).
-NumPy's argsort with AVX2 then returns a wrong order, or reads at a wrong address.
+If the index register of an AVX2 gather instruction has the number 4, QEMU before 9.1 ignores this
+register, because 4 means "no index" in other instructions
+(gitlab.com/qemu-project/qemu/-/issues/2474). NumPy's argsort with AVX2 then returns a wrong order,
+or reads at a wrong address.
 """
 
 import os
@@ -12,7 +13,7 @@ import sys
 from minip4.native import build
 
 DISABLE = "NPY_DISABLE_CPU_FEATURES"
-FEATURES = ("X86_V3", "AVX2")  # names in NumPy: since 2.4, and before
+FEATURES = ("X86_V3", "AVX2")  # names in NumPy: first since 2.4, second before 2.4
 PROBE = """
 #if defined(__x86_64__)
 int main(void)
@@ -39,15 +40,16 @@ int main(void) { return 0; }
 
 
 def has_wrong_gathers() -> bool:
-    """Return whether this CPU computes AVX2 gathers wrongly. Raises ToolchainError."""
+    """Return whether this CPU executes AVX2 gather instructions wrongly. Raises ToolchainError."""
     return subprocess.run([build.program([], PROBE)], check=False).returncode != 0
 
 
 def restart_without_gathers() -> None:
-    """Restart this process with a NumPy that does not use AVX2, if the CPU's gathers are wrong.
+    """If this CPU executes AVX2 gathers wrongly, restart this process, with AVX2 disabled in NumPy.
 
-    NumPy selects its code at import; child processes inherit the selection. Does nothing on a CPU
-    with correct gathers, and in a restarted process. Raises ToolchainError.
+    NumPy selects its code when it is imported, and child processes inherit the selection. This
+    function does nothing on a CPU with correct gathers, or in a process that was restarted. Raises
+    ToolchainError.
     """
     disabled = os.environ.get(DISABLE, "").replace(",", " ").split()
     if {*FEATURES} <= {*disabled} or not has_wrong_gathers():

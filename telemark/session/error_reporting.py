@@ -1,8 +1,8 @@
-"""Reports of exceptions: one line for a mistake in a controller, otherwise a short traceback.
+"""Reports of exceptions: one line for a controller's mistake, otherwise a short traceback.
 
-Exceptions of the P4Runtime client are mistakes in a controller (wrong table, field, action or
-value) or an error status from a switch. For other exceptions, the traceback starts at the first
-line of the user's code.
+An exception of the P4Runtime client means a mistake in a controller (wrong table, field, action or
+value), or an error status from a switch. It is reported in one line. For other exceptions, a
+traceback is printed that starts at the first line of the user's code.
 """
 
 import linecache
@@ -23,12 +23,12 @@ LIBRARIES = tuple(
     sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
 
-Frames = list[tuple[FrameType, int]]  # frames with line numbers, outermost first
+Frames = list[tuple[FrameType, int]]  # frames with line numbers; the outermost frame is first
 CLIENTS = ("finsy", "grpc")  # packages
 
 
 def user_frames(frames: Frames) -> Frames:
-    """Select the frames of experiments, controllers and applications."""
+    """Select the frames whose code belongs to experiments, controllers or applications."""
     return [at for at in frames if not is_under(at[0], *TELEMARK, *LIBRARIES, "<frozen")]
 
 
@@ -39,18 +39,19 @@ def is_under(frame: FrameType, *folders: str) -> bool:
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """Texts that report an exception; the report can be sent to another process."""
+    """Texts that report an exception. The report can be sent to another process."""
 
-    # one-line report of a user's mistake or an unsuitable machine; None for other errors
+    # report in one line, for a mistake of the user or an unsuitable machine; None for other errors
     line: str | None
     short_traceback: str
     traceback: str  # full traceback
-    problem: str | None = None  # of an InvalidRunError, except a BusyMachineError
+    # problem of an InvalidRunError; None for a BusyMachineError and other errors
+    problem: str | None = None
     is_failed_run: bool = False
 
 
 class RemoteError(Exception):
-    """Exception raised in another process."""
+    """Exception that was raised in another process."""
 
     def __init__(self, report: ErrorReport) -> None:
         super().__init__(report.line or report.short_traceback)
@@ -72,7 +73,7 @@ def error_report(error: Exception) -> ErrorReport:
 
 
 def controller_error(error: Exception) -> TestbedError | None:
-    """Convert an exception of the P4Runtime client to one line; None for other exceptions."""
+    """Describe an exception of the P4Runtime client in one line; None for other exceptions."""
     frames: Frames = list(traceback.walk_tb(error.__traceback__))
     users = user_frames(frames)
     if not users or not any(_package(frame) in CLIENTS for frame, _ in _after(frames, users[-1])):
@@ -85,7 +86,10 @@ def controller_error(error: Exception) -> TestbedError | None:
 
 
 def short_traceback(error: Exception) -> str:
-    """Format a traceback of the user's and Telemark's frames, from the user's first line on."""
+    """Format a traceback that starts at the user's first line.
+
+    It contains only the user's and Telemark's frames.
+    """
     frames: Frames = list(traceback.walk_tb(error.__traceback__))
     users = user_frames(frames)
     if not users:
@@ -105,7 +109,7 @@ def _package(frame: FrameType) -> str:
 
 
 def _switch(at: tuple[FrameType, int]) -> str | None:
-    """Return the name of the switch of the P4Runtime client among a frame's local variables."""
+    """Return the name of the switch whose P4Runtime client is a local variable of a frame."""
     return next((value.name for value in at[0].f_locals.values() if isinstance(value, fy.Switch)),
                 None)  # fmt: skip
 
@@ -121,7 +125,10 @@ def _cause(error: Exception, raised_at: tuple[FrameType, int]) -> str:
 
 
 def refusal(error: fy.P4ClientError) -> str:
-    """Format the error status of a switch; for a batch, the status of the first failed update."""
+    """Describe the error status of a switch.
+
+    For a batch, describe the status of the first update that failed.
+    """
     first = next(iter(error.details.values()), None)
     code, text = error.code, error.message
     if first is not None:

@@ -1,14 +1,14 @@
-"""Progress of a run: a live line if the output is a terminal, otherwise plain lines."""
+"""Progress of a run: a live line if the output is a terminal, plain lines otherwise."""
 
 from rich.console import Console
 from rich.status import Status
 
 
 class Progress:
-    """Progress display; use as a context manager. update() and say() may be called at any time."""
+    """Display of the progress; a context manager. update() and say() may be called at any time."""
 
     def __init__(self, console: Console | None = None, note: object = None) -> None:
-        """`note` is displayed after the live line; its text may change."""
+        """`note` is displayed after the live line. The text of the note may change."""
         self._console = console or Console(highlight=False)
         self._note = note
         self._status: Status | None = None

@@ -16,11 +16,11 @@ from telemark.session.progress import Progress
 
 @dataclass(frozen=True)
 class SweepOptions:
-    """Execution of sweeps in virtual time; see telemark.sweep."""
+    """Options that control how sweeps are executed in virtual time; see telemark.sweep."""
 
     jobs: int = 1  # processes
     cache: Path | None = None  # folder for finished runs
-    again: bool = False  # ignore the cache
+    again: bool = False  # do not use finished runs from the cache
     scheduler: str | None = None  # address of a Dask scheduler
     used: set[Path] = field(default_factory=set)  # cache files that this run used
 
@@ -30,7 +30,7 @@ class Run:
     """One run of an experiment, in real or virtual time."""
 
     name: str
-    folder: Path  # folder of logs and captures, which is removed at the end
+    folder: Path  # folder for logs and captures; it is removed at the end
     seed: int
     interactive: bool = False
     target: str = "minip4"  # P4 target: minip4 or bmv2
@@ -40,7 +40,7 @@ class Run:
     keeps: bool = False  # keep captures and logs
     snaplen: int = SNAPLEN  # maximum number of bytes of a frame in captures
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
-    # map from source to the programs that this run has compiled
+    # map from source to compiled program, for all programs that this run has compiled
     programs: dict[Source, CompiledProgram] = field(default_factory=dict)
     drop_report: DropReport = field(default_factory=DropReport)  # drops in all networks
     threads: int = 1  # number of threads per network in virtual time

@@ -1,1 +1,1 @@
-"""Sweeps: lists of runs in virtual time on all cores or machines, with a cache of finished runs."""
+"""Sweeps: runs in virtual time on all cores or on several machines. Finished runs are cached."""

@@ -1,7 +1,7 @@
-"""Runs of a sweep on the workers of a Dask scheduler, even on other machines.
+"""Runs of a sweep on the workers of a Dask scheduler. Workers may be on other machines.
 
 Each worker has a checkout of the same code. Each run has its own virtual time and folder, so
-results are identical to those of local runs. If a worker is killed, other workers rerun its runs.
+results equal those of local runs. If a worker is killed, other workers repeat its runs.
 """
 
 import contextlib
@@ -24,9 +24,9 @@ INSTALL = ".venv/bin/python -m pip install -e '.[cluster]'"
 def outcomes(
     tasks: Sequence[Task], numbers: Sequence[int], address: str, say: Callable[[str], None]
 ) -> Generator[tuple[int, bytes], None, None]:
-    """Run tasks on the workers of a Dask scheduler; see telemark.sweep.pool.outcomes().
+    """Run tasks on the workers of a Dask scheduler. See telemark.sweep.pool.outcomes().
 
-    Closing the generator cancels the runs on the workers.
+    If the generator is closed, the runs on the workers are cancelled.
     """
     try:
         distributed = import_module("distributed")
@@ -51,7 +51,7 @@ def outcomes(
 
 
 def _connect(distributed: Any, address: str) -> Any:
-    # suppress its messages, because errors are reported in one line
+    # suppress Dask's own messages, because errors are reported in one line
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         return distributed.Client(address, timeout=ANSWER_S)
@@ -68,6 +68,6 @@ def _result(future: Any) -> bytes:
         result: bytes = future.result()
     except (
         Exception
-    ) as error:  # error of the scheduler, e.g. KilledWorker; errors of runs are in their outcomes
+    ) as error:  # error of the scheduler, e.g. KilledWorker; an error of a run is in its outcome
         raise TestbedError(f"--scheduler: {' '.join(str(error).split())}") from None
     return result

@@ -1,6 +1,6 @@
-"""Dask worker of a sweep: each worker thread has a process that executes its runs.
+"""Dask worker of a sweep. Each thread of a worker has a process, which executes the thread's runs.
 
-The process ends when the thread ends or the run is cancelled.
+This process ends when its thread ends or its run is cancelled.
 """
 
 import contextlib
@@ -27,16 +27,16 @@ from telemark.sweep import worker_process
 from telemark.sweep.task import failed_outcome, serialize
 from telemark.sweep.worker_process import GRACE_S, TRIES, give_up, oom_kills
 
-POLL_S = 0.5  # interval of checks for cancelled runs
+POLL_S = 0.5  # interval at which the worker checks whether a run was cancelled
 
 _thread = threading.local()  # its attribute `process` is the process of this thread
 
 
 @dataclass(frozen=True)
 class CheckoutFingerprint:
-    """Hashes and versions of a checkout, which must be equal for a worker and its client."""
+    """Hashes and versions of a checkout. They must be the same for a worker and its client."""
 
-    script: str  # script of the experiment: relative to the repository, or absolute
+    script: str  # script of the experiment; the path is relative to the repository, or absolute
     code: Mapping[str, str]  # map from file (including the script) to hash
     versions: Mapping[str, str]  # versions of Python and packages
 
@@ -46,7 +46,7 @@ class CheckoutFingerprint:
         return cls(_below(script), _hashes(map(_below, {script, *code})), _versions())
 
     def difference(self) -> str:
-        """Describe a difference between this checkout and the fingerprint; "" if there is none."""
+        """Describe a difference between this process and the fingerprint; "" if there is none."""
         for name, found in _hashes(self.code).items():
             if found != self.code[name]:
                 return f"{REPOSITORY / name} differs from the client's file; update the checkout"
@@ -60,7 +60,7 @@ class CheckoutFingerprint:
 
 
 def run_task(task: bytes, fingerprint: CheckoutFingerprint) -> bytes:
-    """Execute a pickled Task, and return its serialized outcome; for Client.submit()."""
+    """Run a pickled Task; return its serialized outcome. Argument of Client.submit()."""
     if difference := fingerprint.difference():
         worker = f"worker on {socket.gethostname()}, process {os.getpid()}"
         return serialize(failed_outcome(TestbedError(f"{worker}: {difference}")))
@@ -110,7 +110,7 @@ class _Process:
                 return message
 
     def death(self) -> tuple[int | None, int]:
-        """Return the arguments for give_up() after the process has died."""
+        """Return the arguments for give_up(). The process must have died."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE_S)
         return self._process.returncode, self._oom_kills
@@ -126,7 +126,7 @@ class _Process:
 
 
 def _process_for(fingerprint: CheckoutFingerprint) -> _Process:
-    """Return this thread's process for the script; start the process if needed."""
+    """Return the process that this thread uses for the script. If there is none, start one."""
     process: _Process | None = getattr(_thread, "process", None)
     if process is not None and process.runs:
         if process.fingerprint == fingerprint:
@@ -137,7 +137,7 @@ def _process_for(fingerprint: CheckoutFingerprint) -> _Process:
 
 
 def _is_cancelled() -> bool:
-    """Return whether the run of this thread was cancelled, e.g. because its client exited."""
+    """Return whether the run of this thread was cancelled, e.g. because the client exited."""
     worker = distributed.get_worker()
     task = worker.state.tasks.get(worker.get_current_task())
     return task is None or task.state != "executing"

@@ -13,7 +13,7 @@ def add(common: "argparse._ActionsContainer") -> None:
 
 
 def add_execution_options(common: "argparse._ActionsContainer") -> None:
-    """Add the options that control where runs are executed."""
+    """Add the options that control where the runs of a sweep are executed."""
     common.add_argument(
         "--jobs", type=_jobs, metavar="N",
         help="parallel runs, one process each (default: number of cores; in real time 1)",
@@ -24,7 +24,7 @@ def add_execution_options(common: "argparse._ActionsContainer") -> None:
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Exit with one line and status 2 for an invalid combination of options."""
+    """If options cannot be combined, exit with a message of one line and with status 2."""
     if options.time == "real" and (options.jobs or 1) > 1:
         parser.error(
             f"--jobs {options.jobs}: parallel runs in real time would distort each other's "
@@ -40,7 +40,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def jobs(options: argparse.Namespace) -> int:
-    """Return the number of parallel runs: --jobs, or else a number that fits the CPU cores."""
+    """Return the number of parallel runs: --jobs, or a number that fits the number of cores."""
     cores = len(os.sched_getaffinity(0)) if options.time == "virtual" else 1
     return options.jobs or max(1, cores // options.threads)
 

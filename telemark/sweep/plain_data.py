@@ -1,8 +1,8 @@
-"""Serialization of results to bytes: structure as JSON, arrays as .npz, compressed.
+"""Serialization of results to compressed bytes: structure as JSON, arrays as .npz.
 
-Unlike pickle, load() executes no code named in the data. The data can name only dataclasses, named
-tuples and enums of modules that are already loaded. load() creates objects of these classes without
-calling constructors.
+Unlike pickle, load() does not execute code that the data name. The data can name only dataclasses,
+named tuples and enums of modules that are already loaded. load() creates objects of these classes
+without their constructors.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from telemark.errors import TestbedError
 
 Json: TypeAlias = Any
-# entry with the JSON in the .npz file; the arrays are the entries "0", "1", ...
+# entry of the .npz file that contains the JSON; arrays are the entries "0", "1", ...
 STRUCTURE = "structure"
 COLLECTIONS: dict[str, Callable[[Iterable[Any]], Any]] = {
     "list": list, "tuple": tuple, "set": set, "frozenset": frozenset,
@@ -39,11 +39,11 @@ class NotPlainDataError(Exception):
 
 
 def dump(value: object, name: str) -> bytes:
-    """Return a value as bytes; `name` is the value's name in error messages.
+    """Return a value as bytes. In error messages, the value is called `name`.
 
-    Raises TestbedError with the path of the first field that is not plain data. Results of AM-PM
-    runs are compressed to 1/50 of their size by LZMA's fastest preset, and only to 1/4 by zlib in
-    the same time.
+    Raises TestbedError with the path of the first field that is not plain data. LZMA's fastest
+    preset compresses the results of AM-PM runs to 1/50 of their size. zlib takes the same time, but
+    compresses them only to 1/4.
     """
     arrays: list[NDArray[Any]] = []
     try:
@@ -57,24 +57,28 @@ def dump(value: object, name: str) -> bytes:
 
 
 def load(data: bytes) -> Any:
-    """Return the value. Raises NotPlainDataError for bytes that dump() did not write."""
+    """Return the value. Raises NotPlainDataError for bytes that are not from dump()."""
     try:
         with np.load(io.BytesIO(lzma.decompress(data)), allow_pickle=False) as entries:
             structure = json.loads(entries[STRUCTURE].tobytes())
             arrays = [entries[str(number)] for number in range(len(entries.files) - 1)]
         return _decode(structure, arrays)
-    # for invalid bytes, lzma, zipfile, numpy and json raise many types of exceptions
+    # lzma, zipfile, numpy and json raise many types of exceptions for invalid bytes
     except Exception as error:
         text = " ".join(str(error).split())
         raise NotPlainDataError(f"{type(error).__name__}: {text}") from error
 
 
 class _Encoder:
-    """Encoder of values as JSON; a value of a type that JSON lacks becomes a list with a tag."""
+    """Encodes values as JSON.
+
+    A value whose type JSON lacks becomes a list that begins with a tag.
+    """
 
     def __init__(self, arrays: list[NDArray[Any]]) -> None:
         self._arrays = arrays
-        self._numbers: dict[int, int] = {}  # map from id() of an array to its index in arrays
+        # map from the id() of an array to the index of the array in `arrays`
+        self._numbers: dict[int, int] = {}
 
     def encode(self, value: Any, path: str) -> Json:
         kind = type(value)
@@ -175,7 +179,10 @@ def _decode(encoded: Json, arrays: list[NDArray[Any]]) -> Any:
 
 
 def _made(tag: str, kind: Any, content: list[Json], arrays: list[NDArray[Any]]) -> Any:
-    """Make an object of a class from its fields, like copy.copy(), without its constructor."""
+    """Create an object of a class from its fields.
+
+    Like copy.copy(), do not call its constructor.
+    """
     if not isinstance(kind, type):
         raise ValueError(f"{kind!r} is not a class")
     if tag == "enum" and issubclass(kind, enum.Enum):

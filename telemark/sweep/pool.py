@@ -1,6 +1,6 @@
-"""Pool of forked processes on this machine, which execute the runs of a sweep.
+"""Pool of forked processes on this machine. They execute the runs of a sweep.
 
-Unlike the pool of concurrent.futures, it survives the death of a process.
+If a process dies, the pool continues; the pool of concurrent.futures does not.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class _Worker:
             self.connection.send((pickle.dumps(task), folder))
 
     def death(self) -> tuple[int | None, int]:
-        """Return the arguments for give_up() after the process has died."""
+        """Return the arguments for give_up(). The process must have died."""
         self._process.join(GRACE_S)
         return self._process.exitcode, self._oom_kills
 
@@ -55,11 +55,13 @@ def outcomes(
     tasks: Sequence[Task], numbers: Sequence[int], jobs: int, folder: Path,
     report_progress: Callable[[str], None],
 ) -> Generator[tuple[int, bytes], None, None]:  # fmt: skip
-    """Execute tasks, at most `jobs` in parallel; yield numbers and serialized Outcomes.
+    """Execute tasks, at most `jobs` in parallel.
 
-    `numbers` are the indices of the tasks to execute; the files of a run are in `folder` / number.
-    If a process is killed, a new process repeats the run; if this happens TRIES times, the error of
-    give_up() is raised. Closing the generator ends all processes.
+    Yield the index and the serialized Outcome of each.
+
+    `numbers` are the indices of the tasks to execute. The files of a run are in `folder` / index.
+    If a process is killed, a new process repeats the run. If this happens TRIES times, the error of
+    give_up() is raised. If the generator is closed, all processes end.
     """
     todo, killed = deque(numbers), Counter[int]()
     workers: list[_Worker] = []

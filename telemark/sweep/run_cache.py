@@ -1,9 +1,9 @@
-"""Cache of finished runs: one file per run, named after a hash of all its inputs.
+"""Cache of finished runs. Each run is one file, whose name is a hash of all inputs of the run.
 
 The hash covers the arguments (measure, setting, seed), the Python and C code in the folders of all
-loaded modules, the installed packages and the machine. The P4 programs of a run are known only at
-its end. Therefore, the cache stores their hashes with the run and verifies them when it reads the
-run. pickle is used only to compute hashes; files contain plain data.
+loaded modules, the installed packages, and the machine. The P4 programs of a run are known only
+when the run ends. Therefore, the cache stores hashes of the P4 programs with the run, and verifies
+them when it reads the run. pickle is used only to compute hashes; the files contain plain data.
 """
 
 import argparse
@@ -21,8 +21,8 @@ from telemark.session.run import SweepOptions
 from telemark.sweep.plain_data import NotPlainDataError
 from telemark.sweep.task import Outcome, Task, deserialize
 
-MAX_BYTES = 1 << 30  # maximum size of all runs of an experiment in a folder
-# Options without effect on the result of a run.
+MAX_BYTES = 1 << 30  # maximum size of all cached runs of one experiment in one folder
+# Options that do not affect the result of a run.
 IRRELEVANT_OPTIONS = {
     "out",
     "interactive",
@@ -36,7 +36,7 @@ IRRELEVANT_OPTIONS = {
 
 
 class RunCache:
-    """Cached runs of an experiment, in the folder SweepOptions.cache."""
+    """Cached runs of one experiment, in the folder SweepOptions.cache."""
 
     def __init__(self, sweep_options: SweepOptions, say: Callable[[str], None]) -> None:
         self._folder = sweep_options.cache
@@ -44,18 +44,19 @@ class RunCache:
         self._say = say
 
     def find(self, task: Task) -> Outcome | None:
-        """Return the cached outcome of a task; None if there is none, or if its P4 programs
-        changed.
+        """Return the cached outcome of a task.
 
-        If a file is not readable, prints a warning in one line.
+        Returns None if there is no outcome, or if its P4 programs have changed.
+
+        If a file cannot be read, prints a warning in one line.
         """
         if self._folder is None or not (path := self._folder / _name(task)).is_file():
             return None
         try:
             outcome = deserialize(path.read_bytes())
-        except FileNotFoundError:  # a parallel run of the experiment removed the file
+        except FileNotFoundError:  # another run of the experiment has just removed the file
             return None
-        # the file is damaged, or a different program wrote it
+        # the file is damaged, or another program wrote it
         except (NotPlainDataError, OSError) as error:
             self._say(f"warning: {path}: not a cached run ({error}); the run is repeated")
             return None
@@ -65,7 +66,7 @@ class RunCache:
         return outcome
 
     def add(self, task: Task, serialized: bytes) -> None:
-        """Store the outcome of a task, unless the cache would exceed MAX_BYTES."""
+        """Store the outcome of a task, unless the size of the cache would exceed MAX_BYTES."""
         if self._folder is None:
             return
         make_folder(self._folder)
@@ -78,9 +79,9 @@ class RunCache:
 
 
 def remove_unused(sweep_options: SweepOptions, experiment: str) -> None:
-    """Remove cached runs of an experiment that its complete sweeps did not use.
+    """Remove cached runs that complete sweeps of this experiment did not use.
 
-    Unused runs belong to other code, settings or seeds. Cached runs of other experiments remain.
+    Such runs belong to other code, settings or seeds. Cached runs of other experiments remain.
     """
     if sweep_options.cache is None or not sweep_options.cache.exists():
         return
@@ -109,7 +110,7 @@ def _relevant(value: object) -> object:
 
 @cache
 def is_unchanged(program: P4Source) -> bool:
-    """Return whether a P4 program has not changed since a run compiled it."""
+    """Return whether a P4 program is the same as when a run compiled it."""
     try:
         return P4Source.read(program.path, program.defines).sha256 == program.sha256
     except (OSError, Minip4Error):  # the program is missing or no longer valid
@@ -126,7 +127,7 @@ def _code_hash() -> str:
 
 
 def code_files() -> set[Path]:
-    """Return the files of loaded modules of the project, and of their packages."""
+    """Return the files of all loaded modules of the project, and all files of their packages."""
     loaded = python_files()
     packages = {path.parent for path in loaded if (path.parent / "__init__.py").is_file()}
     return loaded | {*_files_of(packages)}

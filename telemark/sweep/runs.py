@@ -1,4 +1,4 @@
-"""Sweeps for experiments: sweep() and sweep_seeds() execute runs on all cores or machines."""
+"""Sweeps for experiments: sweep() and sweep_seeds() run on all cores, or on several machines."""
 
 import contextlib
 import shutil
@@ -18,7 +18,7 @@ from telemark.sweep.plain_data import NotPlainDataError
 from telemark.sweep.run_cache import RunCache, is_unchanged
 from telemark.sweep.task import Outcome, Task, deserialize
 
-if TYPE_CHECKING:  # typing has these from Python 3.11 on
+if TYPE_CHECKING:  # in `typing` only since Python 3.11
     from typing_extensions import TypeVarTuple, Unpack
 
     Setting = TypeVarTuple("Setting")
@@ -32,13 +32,14 @@ async def sweep(
 ) -> list[T]:  # fmt: skip
     """Return the result of `await measure(*setting, run)` for each setting, in the same order.
 
-    In real time, runs are sequential. In virtual time, each run has its own folder and clock, which
-    starts at 1 s; its result depends only on `setting` and `run.seed`. In virtual time, a run may
-    execute in a different process, or its result may come from the cache (`run.sweep_options`).
-    Therefore `measure` must be a module-level function that does not modify its arguments, and must
-    return plain data: None, numbers, strings, bytes, lists, tuples, sets, dicts, ranges, enums,
-    numpy arrays and scalars, and dataclasses and named tuples of plain data; TestbedError names
-    other fields. Raises the exception of the first run that failed.
+    In real time, runs are sequential. In virtual time, each run has its own folder and its own
+    clock, which starts at 1 s; the result depends only on `setting` and `run.seed`. A run in
+    virtual time may execute in another process, or its result may come from the cache
+    (`run.sweep_options`). Therefore, `measure` must be a module-level function, must not modify its
+    arguments, and must return plain data. Plain data are None, numbers, strings, bytes, ranges,
+    enums, and numpy arrays and scalars. Lists, tuples, sets, dicts, dataclasses and named tuples of
+    plain data are plain data as well. TestbedError names the first field that is not plain data.
+    Raises the exception of the first run that failed.
     """
     return await _results(measure, [(setting, run.seed) for setting in settings], run)
 
@@ -48,7 +49,7 @@ async def sweep_seeds(
     settings: "Iterable[tuple[Unpack[Setting]]]",
     seeds: Sequence[int], run: Run,
 ) -> list[list[T]]:  # fmt: skip
-    """Run each setting with each seed (see sweep()); return one list of results per setting."""
+    """Run each setting with each seed, see sweep(). Return one list of results per setting."""
     settings = [*settings]
     results = iter(await _results(measure, [*product(settings, seeds)], run))
     return [[next(results) for _ in seeds] for _ in settings]
@@ -57,7 +58,7 @@ async def sweep_seeds(
 async def _results(
     measure: Callable[..., Awaitable[T]], jobs: Sequence[tuple[tuple[Any, ...], int]], run: Run
 ) -> list[T]:
-    """Return the results for pairs of a setting and a seed."""
+    """Return one result per pair of a setting and a seed."""
     if not isinstance(run.clock, VirtualClock):
         return [await measure(*setting, replace(run, seed=seed)) for setting, seed in jobs]
     tasks = [
@@ -77,11 +78,12 @@ class _Sweep:
         self._cache = RunCache(run.sweep_options, run.progress.say)
 
     def outcomes(self) -> list[Outcome]:
-        """Return the outcomes of all tasks, after executing those that are not in the cache.
+        """Return the outcomes of all tasks. Tasks whose outcomes are not in the cache are executed.
 
         Raises the exception of the first run that failed.
         """
-        if not (self._run.sweep_options.again or self._run.keeps):  # the cache has no captures
+        # cached runs have no captures to keep
+        if not (self._run.sweep_options.again or self._run.keeps):
             self._find_cached()
         if len(self._outcomes) < len(self._tasks):
             self._execute()
@@ -108,10 +110,13 @@ class _Sweep:
                 self._clear(folder / str(number))
                 failed = [n for n, outcome in self._outcomes.items() if outcome.failure]
                 if failed and all(n in self._outcomes for n in todo if n < min(failed)):
-                    return  # the first failed run (in order of tasks) is known
+                    return  # the first failed run in the order of tasks is known
 
     def _start(self, todo: list[int], folder: Path) -> Generator[tuple[int, bytes], None, None]:
-        """Execute runs on this machine or on workers; yield numbers and outcomes as they finish."""
+        """Execute runs on this machine or on workers.
+
+        Yield the number and the outcome of each finished run.
+        """
         sweep_options, progress = self._run.sweep_options, self._run.progress
         if sweep_options.scheduler is not None:
             return cluster.outcomes(self._tasks, todo, sweep_options.scheduler, progress.say)
@@ -137,22 +142,24 @@ class _Sweep:
         self._run.progress.update(f"{len(self._outcomes)} of {len(self._tasks)} runs done")
 
     def _clear(self, folder: Path) -> None:
-        """With --keep, move the captures and logs of a run to this run's folder; otherwise remove
-        them.
+        """Remove the files of a run.
+
+        With --keep, first move captures and logs to this run's folder.
         """
         for path in [*folder.iterdir()] if self._run.keeps else ():
             path.rename(self._run.folder / path.name)
-        if folder.exists():  # the folder exists if the run was on this machine, not on a worker
+        # the folder does not exist if a worker on another machine executed the run
+        if folder.exists():
             shutil.rmtree(folder)
 
     def _report(self) -> None:
-        """Report lines, warnings and drops of all runs in order.
+        """Report the lines, warnings and drops of all runs, in the order of the runs.
 
         Raises the exception of the first run that failed.
         """
         warned: set[str] = set()
         for _, outcome in sorted(self._outcomes.items()):
-            # print the same warnings only once
+            # print each warning only once
             if outcome.warnings and outcome.warnings not in warned:
                 print(outcome.warnings, end="", file=sys.stderr)
                 warned.add(outcome.warnings)

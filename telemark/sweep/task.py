@@ -24,11 +24,14 @@ ReportProgress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Task:
-    """Run in virtual time; its outcome depends only on these fields, the code and P4 programs."""
+    """Run in virtual time.
+
+    Its outcome depends only on these fields, the code, and the P4 programs.
+    """
 
     measure: Measure
     setting: tuple[Any, ...]
-    name: str  # of the experiment
+    name: str  # name of the experiment
     seed: int
     keeps: bool  # whether captures and logs are kept
     snaplen: int  # maximum number of bytes of a frame in captures
@@ -45,7 +48,8 @@ class Outcome:
     warnings: str  # warnings of the compiler
     drop_report: DropReport
 
-    programs: frozenset[P4Source]  # programs of this run, and possibly of other runs of the sweep
+    # programs of this run; may include programs of other runs of the sweep
+    programs: frozenset[P4Source]
 
 
 def failed_outcome(error: Exception) -> Outcome:
@@ -54,7 +58,7 @@ def failed_outcome(error: Exception) -> Outcome:
 
 
 class CompiledPrograms:
-    """Programs compiled in this process, shared by the runs of a sweep."""
+    """Programs that this process has compiled. The runs of a sweep share them."""
 
     def __init__(self) -> None:
         self.compiled: dict[Source, CompiledProgram] = {}
@@ -62,7 +66,10 @@ class CompiledPrograms:
 
 
 class _RemoteProgress(Progress):
-    """Progress of a run in a worker process: sends updates to the parent, collects lines."""
+    """Progress of a run in a worker process.
+
+    Updates go to the parent process, lines are collected.
+    """
 
     def __init__(self, report_progress: ReportProgress, clock: VirtualClock) -> None:
         super().__init__(note=clock)
@@ -83,7 +90,7 @@ class _RemoteProgress(Progress):
 def execute(
     task: Task, folder: Path, report_progress: ReportProgress, programs: CompiledPrograms
 ) -> Outcome:
-    """Execute a run in virtual time, from 1 s on; its files are in `folder`."""
+    """Execute a run in virtual time. Its clock starts at 1 s; its files are in `folder`."""
     clock = VirtualClock()
     progress = _RemoteProgress(report_progress, clock)
     clock.on_progress = progress.refresh
@@ -94,7 +101,8 @@ def execute(
     result, failure = None, None
     with contextlib.redirect_stderr(io.StringIO()) as warnings:
         try:
-            with take_notes(None):  # notes do not reach the caller, which is in a different process
+            # the caller is in another process, so the notes would not reach it
+            with take_notes(None):
                 result = clock.run(_measure(task, run))
         except Exception as error:
             failure = error_reporting.error_report(error)
@@ -106,9 +114,9 @@ def execute(
 
 
 def serialize(outcome: Outcome) -> bytes:
-    """Return an outcome as bytes, for another process or machine and for the cache.
+    """Return an outcome as bytes, for other processes and machines, and for the cache.
 
-    If the result is not plain data, the outcome becomes a failure; its error names the field.
+    If the result is not plain data, a failed outcome is returned; its error names the field.
     """
     sources: Any = frozenset(source.as_portable() for source in outcome.programs)
     plain = replace(outcome, programs=sources)
@@ -121,7 +129,10 @@ def serialize(outcome: Outcome) -> bytes:
 
 
 def deserialize(data: bytes) -> Outcome:
-    """Return the outcome. Raises plain_data.NotPlainDataError for bytes not made by serialize()."""
+    """Return the outcome.
+
+    Raises plain_data.NotPlainDataError for bytes that are not from serialize().
+    """
     plain = plain_data.load(data)
     if not isinstance(plain, Outcome):
         raise plain_data.NotPlainDataError(f"a {type(plain).__name__}, not the outcome of a run")

@@ -1,4 +1,4 @@
-"""Worker process that executes runs of a sweep, received through a connection."""
+"""Worker process of a sweep. It receives runs over a connection and executes them."""
 
 import pickle
 import resource
@@ -13,16 +13,20 @@ from telemark.backends.real import isolation
 from telemark.errors import TestbedError
 from telemark.sweep.task import CompiledPrograms, execute, failed_outcome, serialize
 
-TRIES = 3  # maximum number of attempts of a run whose process dies
+TRIES = 3  # number of attempts before the error of give_up() is raised
 
 
 class CrashError(Exception):
-    """A run crashed its process in each attempt; exit status 3 (not a mistake of the user)."""
+    """Each attempt of a run crashed its process.
+
+    The exit status is 3, because the user made no mistake.
+    """
 
 
 def give_up(run: str, exit_code: int | None, oom_kills_before: int) -> Exception:
-    """Return the error of a run whose process died TRIES times; the arguments describe the last
-    time.
+    """Return the error of a run whose process died TRIES times.
+
+    The arguments describe the last death.
     """
     kind = TestbedError if exit_code == -signal.SIGKILL else CrashError
     cause = describe_death(exit_code, oom_kills_before)
@@ -41,8 +45,9 @@ def oom_kills() -> int:
 def describe_death(exit_code: int | None, oom_kills_before: int) -> str:
     """Describe the death of a child process.
 
-    `exit_code` is as in multiprocessing and subprocess: -N for signal N, None for a process that
-    still exists. `oom_kills_before` is the value of oom_kills() when the process was started.
+    `exit_code` has the meaning of multiprocessing and subprocess: -N for signal N. It is None for a
+    process that still exists. `oom_kills_before` is the value of oom_kills() when the process was
+    started.
     """
     if exit_code is None or exit_code >= 0:
         return f"it exited with status {exit_code}"
@@ -73,8 +78,8 @@ REPORT_S = 0.2  # interval of progress reports
 def serve(connection: Connection, parent: int) -> None:
     """Execute tasks until the connection or the parent process ends.
 
-    Receives pairs of a pickled Task and the folder to create for its files. Sends lines of
-    progress, and then the serialized Outcome.
+    Receives pairs of a pickled Task and a folder, which it creates for the files of the run. Sends
+    lines of progress, and then the serialized Outcome.
     """
     isolation.end_with_parent(parent)
     programs, reported_s = CompiledPrograms(), 0.0
@@ -87,8 +92,8 @@ def serve(connection: Connection, parent: int) -> None:
 
     try:
         isolation.interruptible(look_s=isolation.LOOK_S)
-        # The terminal sends SIGINT to all processes. This process ignores it, because the parent
-        # process ends it.
+        # On Ctrl-C, the terminal sends SIGINT to all processes. This process ignores SIGINT,
+        # because the parent process ends it.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         while True:
             task, folder = connection.recv()
@@ -100,10 +105,10 @@ def serve(connection: Connection, parent: int) -> None:
 
 
 def _serve_script(descriptor: str, parent: str, script: str) -> None:
-    """Load an experiment's script as `__main__`, and execute its runs.
+    """Load an experiment's script as `__main__`. Then execute runs of the experiment.
 
-    As in multiprocessing, the script is loaded as `__mp_main__`, which is an alias of `__main__` in
-    the parent. So both processes find the definitions of the script.
+    As in multiprocessing, the script is loaded as `__mp_main__`. In the parent, `__mp_main__` is an
+    alias of `__main__`. So both processes find the definitions of the script.
     """
     sys.argv = [script]
     sys.path[0] = str(Path(script).parent)

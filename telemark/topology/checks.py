@@ -11,18 +11,18 @@ from mininet.topo import Topo
 from minip4.engine.shared import DROP_PORT
 from telemark.errors import TestbedError
 
-# maximum number of ports per switch; on bmv2, a panel switch (minip4, between bmv2 and the links)
-# needs twice as many
+# maximum number of ports per switch. A bmv2 switch has a panel switch (minip4, between bmv2 and the
+# links), which needs twice as many ports.
 PORTS = {"minip4": DROP_PORT, "bmv2": 256}
 MAC = re.compile("[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
-# Node names are used in shell commands and in paths.
+# Node names become parts of shell commands and of paths.
 NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 NAMES = "a name of up to 64 letters, digits, _, . and - that begins with a letter or digit"
 
 
 def check_topology(topo: Topo) -> None:
-    """Raise TestbedError for missing switches, and invalid names, addresses and links."""
-    for name in topo.nodes(sort=False):  # Mininet's sorting fails for some invalid names
+    """Raise TestbedError if there is no switch, or if a name, an address or a link is invalid."""
+    for name in topo.nodes(sort=False):  # Mininet cannot sort some invalid names
         if not NAME.fullmatch(name):
             raise TestbedError(f"node {name!r}: expected {NAMES}")
     if not topo.switches():
@@ -39,16 +39,17 @@ def check_topology(topo: Topo) -> None:
 
 
 def device_ids(topo: Topo) -> dict[str, int]:
-    """Return the device ID of each switch: its dpid, or the first number in its name (as in
-    Mininet).
+    """Return the device id of each switch.
 
-    If several names have the same number (s1 and t1), the first keeps it; the others get numbers
-    above all device IDs. Raises TestbedError.
+    It is the dpid of the switch. Without a dpid, it is the first number in the name, as in Mininet.
+
+    If several names have the same number (s1 and t1), the first name gets this number. The other
+    names get numbers above all device ids. Raises TestbedError.
     """
     dpids = {name: topo.nodeInfo(name).get("dpid") for name in topo.switches()}
     found: dict[str, int] = {}
     owners: dict[int, str] = {}
-    # switches with explicit dpids first
+    # explicit dpids are assigned first
     for name in sorted(dpids, key=lambda name: dpids[name] is None):
         number = _number(name, dpids[name])
         owner = owners.setdefault(number, name)
@@ -74,7 +75,7 @@ def _number(name: str, dpid: object) -> int:
 
 
 def check_addresses(hosts: Sequence[Any]) -> None:
-    """Raise TestbedError for hosts with the same IPv4 or MAC address."""
+    """Raise TestbedError if two hosts have the same IPv4 or MAC address."""
     for kind, address_of in (("ip", lambda host: host.IP()), ("mac", lambda host: host.MAC())):
         owners: dict[str, str] = {}
         for host in hosts:
@@ -87,7 +88,7 @@ def check_addresses(hosts: Sequence[Any]) -> None:
 
 
 def check_ports(topo: Topo, options: Mapping[str, Sequence[str]], target: str) -> None:
-    """Raise TestbedError for links at invalid ports, at the CPU port, or at the same port."""
+    """Raise TestbedError for links at invalid ports, at the CPU port, or at a port with a link."""
     taken: set[tuple[str, int]] = set()
     for _, _, info in topo.links(sort=True, withInfo=True):
         for end in "12":

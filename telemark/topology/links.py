@@ -1,4 +1,4 @@
-"""Link parameters of Telemark (with units in the names) and Mininet, and the MTU of hosts."""
+"""Link parameters of Mininet and of Telemark, whose names contain units; also the MTU of hosts."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -15,12 +15,13 @@ TIME = re.compile(r"(\d+(?:\.\d+)?) *(s|ms|us)")
 UNIT_US = {"s": 1_000_000, "ms": 1000, "us": 1}
 
 ETHERNET_BYTES = 14  # header length; frame lengths never include the frame check sequence
-VLAN_TAG_BYTES = 4  # length of a VLAN tag; interfaces accept it in addition to the MTU
+# length of a VLAN tag; an interface accepts frames that exceed its MTU by one tag
+VLAN_TAG_BYTES = 4
 UDP_BYTES = 20 + 8  # IPv4 and UDP headers
 USUAL_MTU = 1500  # MTU of Ethernet in bytes (RFC 894)
 SMALLEST_MTU, LARGEST_MTU = 68, MAX_FRAME - ETHERNET_BYTES  # the minimum is from RFC 791
-# MTU of switch interfaces. It is large, so that the kernel rejects no frame of a P4 program. The
-# next switch drops and counts frames longer than MAX_FRAME.
+# MTU of the interfaces of switches. It is so large that the kernel rejects no frame of a P4
+# program. The next switch drops and counts frames that are longer than MAX_FRAME.
 SWITCH_MTU = FRAME_ROOM
 
 
@@ -42,7 +43,7 @@ def _probability(value: Any) -> float:
     return float(value) / 100
 
 
-# Map from parameter of Mininet's TCLink to Telemark's parameter and conversion.
+# Map from parameter of Mininet's TCLink to Telemark's parameter and a conversion of the value.
 WORDS: Mapping[str, tuple[str, Callable[[Any], float]]] = {
     "bw": ("rate_bps", _rate_bps),
     "delay": ("delay_us", _time_us),
@@ -53,7 +54,10 @@ WORDS: Mapping[str, tuple[str, Callable[[Any], float]]] = {
 
 
 def properties(given: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Convert link parameters to Telemark's; `where` names the link in errors (TestbedError)."""
+    """Convert link parameters to Telemark's parameters.
+
+    `where` names the link in errors (TestbedError).
+    """
     given = {word: value for word, value in given.items() if value is not None}
     if unknown := sorted(given.keys() - {*PROPERTIES, *WORDS}):
         raise TestbedError(
@@ -75,7 +79,10 @@ def properties(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 def of_ends(
     node1: object, node2: object, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parameters of both ends; `params1` and `params2` override link parameters."""
+    """Return the parameters of both ends.
+
+    `params1` and `params2` replace parameters of the link.
+    """
     where = f"link {node1}-{node2}"
     common = {word: value for word, value in params.items() if word not in MININET_PARAMETERS}
     shared = properties(common, where)
@@ -84,9 +91,9 @@ def of_ends(
 
 
 def link_option(port: int, given: Mapping[str, Any], seed: int) -> list[str]:
-    """Return the option of `minip4 switch` for the link at an egress port.
+    """Return the option of `minip4 switch` that sets the link at an egress port.
 
-    Each link has a seed, because parameters may change while the switch runs.
+    Every link has a seed, even one without loss, because its parameters may change at run time.
     """
     values = {key: given[key] for key in PROPERTIES if given.get(key)} | {"seed": seed}
     return ["--link", f"{port}:" + ",".join(f"{key}={value}" for key, value in values.items())]

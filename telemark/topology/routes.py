@@ -1,20 +1,22 @@
-"""Routes over a topology, for controllers."""
+"""Routes in a topology, for controllers."""
 
 from collections import deque
 from typing import NamedTuple
 
 
 class Route(NamedTuple):
-    """Route to `prefix` over one or more neighbours (ECMP: each flow uses one of them)."""
+    """Route to `prefix` over its neighbours. If there are several (ECMP), each flow uses one."""
 
-    prefix: str  # e.g. 10.1.0.0/16, or 0.0.0.0/0 for the default route
+    prefix: str  # e.g. 10.1.0.0/16; the default route is 0.0.0.0/0
     next_hops: tuple[str, ...]
 
 
 def next_hops(
     links: list[tuple[str, str]], hosts: list[str], start: str
 ) -> dict[str, tuple[str, ...]]:
-    """Return the next hops of `start` on all shortest paths to each reachable host, sorted by name.
+    """Return the next hops from `start` to each reachable host, over all shortest paths.
+
+    The next hops to a host are sorted by name.
 
     Hosts do not forward packets.
     """

@@ -1,1 +1,1 @@
-"""Traffic between hosts: UDP and TCP flows, their patterns, and what was received."""
+"""Traffic between hosts: UDP and TCP flows, send patterns, and received packets."""

@@ -1,4 +1,4 @@
-"""Paced UDP flows between hosts, and records of every datagram sent and received."""
+"""Paced UDP flows between hosts. Every datagram sent or received is recorded."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ AnyRecord: TypeAlias = "FlowRecord | TcpRecord"
 Record = TypeVar("Record", bound=AnyRecord)
 
 HEADERS_BYTES = ETHERNET_BYTES + UDP_BYTES
-# handed_ns: time when the send call returned. The frame reaches the other end between sent_ns and
-# handed_ns.
+# handed_ns is the time when the send call returned. The frame reaches the other end of the veth
+# pair after sent_ns and before handed_ns.
 SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("handed_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
-FIRST_PORT = 5000  # base of destination ports; flow 1 arrives at port 5001
+FIRST_PORT = 5000  # flow N has the default destination port 5000 + N
 FIRST_SOURCE_PORT, SOURCE_PORTS = 49152, 16384  # range of dynamic ports (RFC 6335)
 LIMITS: Mapping[str, tuple[float, float]] = {  # limits of the fields of UDP and TCP flows
     "id": (0, 0xFFFF),
@@ -52,14 +52,14 @@ class Pattern(Protocol):
 
 @dataclass(frozen=True)
 class Flow:
-    """UDP flow, at a constant rate unless it has a pattern.
+    """UDP flow. Its rate is constant, unless the flow has a pattern.
 
     Raises TestbedError for invalid fields.
     """
 
     protocol: ClassVar = "UDP"
 
-    id: int  # 0..65535, carried by each datagram
+    id: int  # 0..65535; each datagram contains it
     source: str  # host names
     destination: str
     rate_pps: float
@@ -70,7 +70,7 @@ class Flow:
     dscp: int = 0
     after_s: float = 0.0  # start of the flow, relative to the start of the traffic
     pattern: Pattern | None = None
-    allow_total_loss: bool = False  # False: the run fails if the flow loses all packets
+    allow_total_loss: bool = False  # True: the run does not fail if the flow loses all packets
     ttl: int = 64  # of IPv4
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class Flow:
 
 def complete(flow: AnyFlow, limits: Mapping[str, tuple[float, float]]) -> None:
     """Set default ports, and check all fields. Raises TestbedError."""
-    values = vars(flow)  # vars() allows changes of a frozen dataclass
+    values = vars(flow)  # the dataclass is frozen, but vars() can change its fields
     values["port"] = flow.port or FIRST_PORT + flow.id
     values["source_port"] = flow.source_port or FIRST_SOURCE_PORT + flow.id % SOURCE_PORTS
     for name, (low, high) in {**LIMITS, **limits}.items():
@@ -93,7 +93,7 @@ def complete(flow: AnyFlow, limits: Mapping[str, tuple[float, float]]) -> None:
         if flow.__annotations__[name] is int:
             if value != int(value):
                 raise TestbedError(f"flow {flow.id}: {name} {value}: expected a whole number")
-            values[name] = int(value)  # accepts 1e6 and numpy integers
+            values[name] = int(value)  # also accepts 1e6 and numpy integers
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Schedule:
 
     @classmethod
     def from_flow(cls, flow: Flow, seed: int) -> "Schedule":
-        """Compute the schedule of a flow; `seed` is the seed of the network."""
+        """Compute the schedule of a flow. `seed` is the seed of the network."""
         after_ns = round(flow.after_s * 1e9)
         if flow.pattern is None:
             return cls(after_ns, int((flow.count - 1) * 1e9 / flow.rate_pps), None)
@@ -117,15 +117,15 @@ class Schedule:
 
 @dataclass(frozen=True)
 class FlowRecord:
-    """Datagrams sent and received by a flow, ordered by time. Times are CLOCK_MONOTONIC."""
+    """Datagrams that a flow sent and received, ordered by time. Times are CLOCK_MONOTONIC."""
 
     flow: Flow
     sent: NDArray[np.void]  # SENT
-    received: NDArray[np.void]  # RECEIVED; received_ns is the kernel's receive timestamp
+    received: NDArray[np.void]  # RECEIVED records; received_ns is the kernel's receive timestamp
     largest_lag_ns: int  # maximum delay of the sender behind its schedule
     kernel_drops: int  # number of datagrams dropped because the receive buffer was full
     foreign: int  # number of datagrams of other flows that arrived at the flow's port
-    dscp_changed: int  # number of datagrams received with a different DSCP than sent
+    dscp_changed: int  # number of datagrams whose DSCP differs from the DSCP that was sent
 
     @property
     def lost_sequences(self) -> NDArray[np.uint64]:
@@ -134,7 +134,10 @@ class FlowRecord:
 
 
 def instant_records(records: NDArray[np.void]) -> NDArray[np.void]:
-    """Convert records of `sequence` and `sent_ns` to SENT records; the send call takes no time."""
+    """Extend records of `sequence` and `sent_ns` to SENT records.
+
+    The send call takes no time, so handed_ns equals sent_ns.
+    """
     sent = np.empty(len(records), SENT)
     sent["sequence"], sent["sent_ns"] = records["sequence"], records["sent_ns"]
     sent["handed_ns"] = records["sent_ns"]
@@ -144,7 +147,7 @@ def instant_records(records: NDArray[np.void]) -> NDArray[np.void]:
 class TrafficDriver(Protocol):
     """Senders and receivers of flows, in real or virtual time."""
 
-    late_remedy: ClassVar[str]  # additional remedy in the message for a start that is too early
+    late_remedy: ClassVar[str]  # remedy that the message of a too early start suggests in addition
 
     async def prepare(self) -> int:
         """Wait until all senders and receivers are ready; return the earliest start time."""
@@ -163,9 +166,10 @@ class Traffic(Generic[Record]):
     """UDP or TCP flows with a common start time `start_ns`; use with `async with`.
 
     On entry, the receivers listen and the senders wait for the start. `finish()` waits for the end
-    and returns the records. Leaving the block before stops the flows. Without `start_ns`, traffic
-    starts when all senders and receivers are ready; in real time, this takes about one second per
-    100 flows. The attribute `start_ns` is the actual start time.
+    of the traffic and returns the records. If the block is left before that, the flows stop.
+    Without an argument `start_ns`, traffic starts when all senders and receivers are ready. In real
+    time, this takes about one second per 100 flows. The attribute `start_ns` is the actual start
+    time.
     """
 
     @overload
@@ -216,12 +220,13 @@ class Traffic(Generic[Record]):
         await self._driver.stop()
 
     async def finish(self, drain_s: float = 0.3) -> dict[int, Record]:
-        """Wait until all packets are sent, and then for `drain_s`, so that packets in flight
-        arrive.
+        """Wait until all packets are sent.
+
+        Then wait for `drain_s`, so that packets in flight arrive.
 
         Returns a map from flow id to record: FlowRecord for UDP, TcpRecord for TCP. The packet
-        accounting shows whether `drain_s` was long enough. The run is inconclusive if a sender did
-        not keep its rate (RateError). Raises TestbedError if a program failed.
+        accounting shows whether `drain_s` was long enough. If a sender did not keep its rate, the
+        run is inconclusive (RateError). Raises TestbedError if a program failed.
         """
         records: Mapping[int, AnyRecord]
         try:
@@ -230,10 +235,10 @@ class Traffic(Generic[Record]):
             note_invalid(error)
             records = error.records
         self._net.drop_report.add_flows(self._net.name, records.values())
-        return cast("dict[int, Record]", records)  # according to the overloads of __init__
+        return cast("dict[int, Record]", records)  # the overloads of __init__ define the type
 
     def _reject_late(self, ready_ns: int) -> None:
-        """Raise TestbedError if a flow was to start before the driver was ready."""
+        """Raise TestbedError if the start of a flow is before the time when the driver is ready."""
         for flow in sorted(self._flows, key=lambda flow: flow.after_s):
             late_ns = ready_ns - self.start_ns - round(flow.after_s * 1e9)
             if late_ns > 0:
@@ -257,7 +262,7 @@ def _check_sizes(flows: Sequence[AnyFlow], mtu_bytes: int) -> None:
 
 
 def _check_memory(flows: Sequence[AnyFlow]) -> None:
-    """Raise TestbedError if the records of all datagrams do not fit the machine's memory."""
+    """Raise TestbedError if this machine's memory is too small for the records of all datagrams."""
     count = sum(flow.count for flow in flows if isinstance(flow, Flow))
     needed = count * (SENT.itemsize + RECEIVED.itemsize)
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -269,7 +274,7 @@ def _check_memory(flows: Sequence[AnyFlow]) -> None:
 
 
 def _check_ports(flows: Sequence[AnyFlow]) -> None:
-    """Raise TestbedError if two flows have the same id, or use the same port of a host."""
+    """Raise TestbedError if two flows have the same id, or the same port of one host."""
     ids: set[int] = set()
     destinations: dict[tuple[str, str, int], int] = {}  # map from protocol, host and port to flow
     for flow in flows:

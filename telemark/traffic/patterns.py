@@ -1,7 +1,7 @@
-"""Send patterns of a flow, and sets of flows with heavy-tailed sizes.
+"""Send patterns of flows, and sets of flows whose sizes are heavy-tailed.
 
-Each flow has its own seeded pseudo-random generator. So its send times are the same in real and
-virtual time, and do not depend on other flows.
+Each flow has its own seeded pseudo-random generator. So the send times of a flow are the same in
+real and virtual time, and do not depend on other flows.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from telemark.traffic.tcp import TcpFlow
 
 @dataclass(frozen=True)
 class Poisson:
-    """Poisson process: exponentially distributed gaps with mean 1 / rate_pps."""
+    """Poisson process: the gaps are exponentially distributed, with mean 1 / rate_pps."""
 
     def due_ns(self, flow: Flow, rng: np.random.Generator) -> NDArray[np.uint64]:
         """Return the send times relative to the flow's start, ascending; shape (count,)."""
@@ -26,9 +26,10 @@ class Poisson:
 
 @dataclass(frozen=True)
 class OnOff:
-    """Bursts at rate_pps that alternate with silences.
+    """Bursts with rate rate_pps, which alternate with silences.
 
-    The durations are exponentially distributed, with means `on_s` and `off_s`.
+    Durations of bursts and of silences are exponentially distributed, with the means `on_s` and
+    `off_s`.
     """
 
     on_s: float
@@ -39,8 +40,8 @@ class OnOff:
             raise TestbedError("OnOff: expected on_s > 0 and off_s >= 0")
 
     def due_ns(self, flow: Flow, rng: np.random.Generator) -> NDArray[np.uint64]:
-        """Return offsets to the flow's start, ascending; shape (count,)."""
-        # Datagrams are evenly spaced on a clock that stops during silences.
+        """Return the send times relative to the flow's start, ascending; shape (count,)."""
+        # Datagrams have equal gaps on a clock that stops during silences.
         own_ns = np.arange(flow.count) * (1e9 / flow.rate_pps)
         switched_off_ns = np.zeros(0)
         while not len(switched_off_ns) or switched_off_ns[-1] < own_ns[-1]:
@@ -57,11 +58,11 @@ def heavy_tailed(
     pairs: Sequence[tuple[str, str]], *, flows_per_s: float, mean_count: float, rate_pps: float,
     seed: int, shape: float = 1.2, size: int = 64, first_id: int = 0,
 ) -> list[Flow]:  # fmt: skip
-    """Create one flow per (source, destination); a few large flows carry most of the load.
+    """Create one flow per pair (source, destination). A few large flows have most of the load.
 
-    Flows arrive as a Poisson process. The number of datagrams per flow, at least 1, is Pareto
-    distributed with the given shape (below 2 the variance is infinite) and approximately the given
-    mean.
+    Flows arrive as a Poisson process. The number of datagrams of a flow is Pareto distributed and
+    at least 1. The distribution has the given shape (below 2, the variance is infinite) and
+    approximately the given mean.
     """
     if not mean_count >= 1:
         raise TestbedError(f"heavy_tailed: mean_count {mean_count}: expected at least 1")
@@ -93,7 +94,8 @@ def _heavy_tailed(
         raise TestbedError(f"heavy_tailed: shape {shape}: expected above 1 (finite mean)")
     if not flows_per_s > 0:
         raise TestbedError(f"heavy_tailed: flows_per_s {flows_per_s}: expected above 0")
-    # Times and sizes have separate generators, so that an additional flow does not change others.
+    # Times and sizes come from separate generators. So the first flows do not change if a flow is
+    # added.
     times, sizes = (np.random.default_rng([seed, which]) for which in range(2))
     after_s = np.cumsum(times.exponential(1 / flows_per_s, count))
     smallest = mean * (shape - 1) / shape

@@ -1,4 +1,4 @@
-"""Datagrams and frames received by an application, as arrays or one by one."""
+"""Datagrams and frames that an application received, as arrays or one by one."""
 
 import socket
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Records of ARRIVAL (minip4/simulator/shared.py), and the concatenated bytes of all packets.
+# Records of ARRIVAL (minip4/simulator/shared.py), and the bytes of all packets, concatenated.
 Taken = tuple[NDArray[np.void], bytes]
 
 
@@ -40,7 +40,7 @@ class Arrivals:
 
     @property
     def taken(self) -> Taken:
-        """The underlying records and bytes, for processing in C."""
+        """Records and bytes of the packets, for processing in C."""
         return self._records, self._data
 
     @property
@@ -54,7 +54,10 @@ class Arrivals:
         return self._records["length"].astype(np.uint32)
 
     def rows(self, width: int) -> NDArray[np.uint8]:
-        """Return the bytes of packets, truncated or zero-padded to `width`; shape (n, width)."""
+        """Return the bytes of the packets.
+
+        Each row is truncated or zero-padded to `width`; shape (n, width).
+        """
         data = np.frombuffer(self._data, np.uint8)
         lengths = self._records["length"]
         if len(self) and lengths[0] >= width and (lengths == lengths[0]).all():
@@ -68,7 +71,7 @@ class Arrivals:
     def _places(self) -> Iterator[tuple[int, int]]:
         """Return the start and end of each packet in the data."""
         ends = np.cumsum(self._records["length"], dtype=np.int64).tolist()
-        return zip([0, *ends[:-1]], ends, strict=False)  # yields nothing if `ends` is empty
+        return zip([0, *ends[:-1]], ends, strict=False)  # this yields nothing if `ends` is empty
 
 
 class Datagrams(Arrivals):

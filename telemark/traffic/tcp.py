@@ -1,6 +1,6 @@
 """TCP flows between hosts, and their records.
 
-TCP runs in the hosts' kernels in real time, and in the simulator's hosts in virtual time.
+In real time, TCP runs in the kernels of the hosts. In virtual time, simulated hosts implement TCP.
 """
 
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class TcpFlow:
-    """Transfer over one TCP connection: `size_bytes`, or as much as possible in `duration_s`.
+    """Transfer over one TCP connection: of `size_bytes`, or of as much as possible in `duration_s`.
 
-    Data is written at `rate_bps`, or as fast as TCP accepts it. With `off_s`, data is written in
-    bursts. With `requests`, each request has `size_bytes`, the destination responds with
-    `response_bytes`, and the next request follows `think_s` later. The connection opens when the
+    The source writes data at `rate_bps`, or as fast as TCP accepts data. With `off_s`, it writes in
+    bursts. With `requests`, each request has `size_bytes`. The destination responds with
+    `response_bytes`, and the next request follows after `think_s`. The connection opens when the
     flow starts. Raises TestbedError for invalid fields.
     """
 
@@ -39,14 +39,14 @@ class TcpFlow:
     destination: str
     size_bytes: int = 0
     duration_s: float = 0.0
-    rate_bps: float = 0.0  # rate of the data, without headers; 0 means unlimited
+    rate_bps: float = 0.0  # data rate without headers; 0 means unlimited
     port: int = 0  # destination port; 0 means 5000 + id
     source_port: int = 0  # 0 means 49152 + id, starting again at 49152 after 65535
     dscp: int = 0
     after_s: float = 0.0  # start of the flow, relative to the start of the traffic
     congestion: str = "cubic"  # congestion control: "reno", "cubic" or "dctcp"
     ecn: bool = False  # negotiate ECN (RFC 3168); always on for dctcp
-    on_s: float = 0.0  # duration of bursts, alternating with silences of off_s
+    on_s: float = 0.0  # duration of bursts; silences of off_s follow them
     off_s: float = 0.0
     requests: int = 0
     response_bytes: int = 0
@@ -66,7 +66,7 @@ class TcpFlow:
             )
 
     def _check_requests(self) -> None:
-        """Raise TestbedError for invalid combinations of the request fields."""
+        """Raise TestbedError if the fields of requests cannot be combined."""
         if bool(self.requests) != bool(self.response_bytes) or (self.think_s and not self.requests):
             raise TestbedError(
                 f"flow {self.id}: expected both requests and response_bytes, or neither; think_s "
@@ -86,16 +86,16 @@ class TcpFlow:
 
 @dataclass(frozen=True)
 class TcpRecord:
-    """Progress of a TCP flow. Times are CLOCK_MONOTONIC; rows are ordered by time."""
+    """Progress of a TCP flow. Times are CLOCK_MONOTONIC. Rows are ordered by time."""
 
     flow: TcpFlow
     progress: NDArray[np.void]  # PROGRESS records; the first row is the start of the flow
-    received: NDArray[np.void]  # RECEIVED records, one per read call of the receiver
+    received: NDArray[np.void]  # RECEIVED records, one per read call of the receiving program
     answers: NDArray[np.void]  # ANSWERS records, one per request
 
     @property
     def began_ns(self) -> int:
-        """Time at which the sender opened the connection."""
+        """Time at which the sender began to open the connection."""
         return int(self.progress["time_ns"][0])
 
     @property
@@ -108,7 +108,7 @@ class TcpRecord:
 
     @property
     def retransmitted_segments(self) -> int:
-        """Retransmitted segments, including SYNs."""
+        """Number of retransmitted segments, including SYNs."""
         return int(self.progress["retransmitted"][-1])
 
     @property
@@ -120,13 +120,11 @@ class TcpRecord:
 
     @property
     def answered_s(self) -> NDArray[np.float64]:
-        """Response time (s) of each request, up to the last byte of the response; shape
-        (requests,).
-        """
+        """Time (s) from each request to the last byte of its response; shape (requests,)."""
         return (self.answers["answered_ns"] - self.answers["asked_ns"]) / 1e9
 
     def goodput_over(self, interval_s: float) -> NDArray[np.float64]:
-        """Return the goodput (bit/s) of each complete interval since the start."""
+        """Return the goodput (bit/s) in each complete interval since the start of the flow."""
         since_s = (self.received["time_ns"] - np.uint64(self.began_ns)) / 1e9
         edges_s = interval_s * np.arange(np.ceil(since_s.max(initial=0) / interval_s) + 1)
         totals = np.concatenate([[0], self.received["bytes"]])

@@ -1,12 +1,12 @@
-/* Decoder of Telemetry Reports 2.0 and 1.0: from datagrams to records. */
+/* Decoder of Telemetry Reports 2.0 and 1.0: converts datagrams to records. */
 #include "decoder.h"
 
 enum {
     GROUP_HEADER = 8, REPORT_HEADER = 4, HEADER_1_0 = 16,
-    FIXED = 8, /* length in bytes of the main contents before the metadata */
+    FIXED = 8, /* length in bytes of the main contents, up to the metadata */
     TO_THE_END = 0xff,
     INNER_ONLY = 0, OF_INT = 1, /* RepType */
-    /* further values of InType, in addition to enum first_header */
+    /* more values of InType; enum first_header has the other values */
     NOTHING = 0, TLVS = 1, DS_EXTENSION = 2
 };
 
@@ -19,7 +19,7 @@ static void note(const struct decoder *decoder, uint32_t datagram, uint32_t offs
         out->faults[out->faults_used++] = (struct int_fault){datagram, offset, (uint8_t)status, {0}};
 }
 
-/* Finds the first packet among TLVs (TR, 3.3.2). */
+/* Finds the first packet in a list of TLVs (TR, 3.3.2). */
 static enum parse_status read_tlvs(const struct decoder *decoder, struct span span,
                               struct int_report *report)
 {
@@ -59,7 +59,8 @@ static enum parse_status read_inner(const struct decoder *decoder, struct span s
     }
 }
 
-/* Adds the metadata of the reporting node, unless the packet's stack contains them. */
+/* Adds the metadata of the reporting node. If the stack of the packet contains them, adds
+ * nothing. */
 static void add_local(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                       struct int_report *report)
 {
@@ -83,7 +84,8 @@ static void read_drop(const uint8_t *at, struct int_report *report)
     report->reason = at[1];
 }
 
-/* Reads a report's main contents and the packet in it; `at` is the start of the fixed part. */
+/* Reads the main contents of a report, and the packet in the report. `at` is the start of the fixed
+ * part. */
 static enum parse_status read_main(const struct decoder *decoder, struct span span, unsigned words,
                               struct int_report *report)
 {
@@ -122,7 +124,7 @@ static struct int_report *begin_report(const struct decoder *decoder, const stru
     return report;
 }
 
-/* Adds the report, even if its packet has a parse error. */
+/* Adds the report, even if the packet in it has a parse error. */
 static void end_report(const struct decoder *decoder, struct int_group *group,
                        const struct int_report *report, uint32_t offset)
 {
@@ -131,7 +133,8 @@ static void end_report(const struct decoder *decoder, struct int_group *group,
     group->reports++;
 }
 
-/* Reads one report, `offset` bytes from the start of its group; advances `span` past it. */
+/* Reads one report, which starts `offset` bytes after the start of its group. Advances `span` to
+ * the end of the report. */
 static enum parse_status read_report(const struct decoder *decoder, struct span *span, uint32_t offset,
                                 struct int_group *group)
 {
@@ -141,7 +144,7 @@ static enum parse_status read_report(const struct decoder *decoder, struct span 
     struct span body = rest(*span, REPORT_HEADER);
     enum parse_status status = PARSE_NONE;
 
-    /* TR, 3.3: 0xff means 255 words or more; the report then ends with the datagram */
+    /* TR, 3.3: 0xff means 255 words or more; such a report ends with the datagram */
     if (!has(body, bytes))
         return PARSE_REPORT_LENGTH;
     body = at[1] == TO_THE_END ? body : first(body, bytes);
@@ -186,7 +189,7 @@ static void read_group(const struct decoder *decoder, struct span span, struct i
     }
 }
 
-/* Converts the six RepMdBits of version 1.0, which have a different order, to RepMdBits of 2.0. */
+/* Converts the six RepMdBits of version 1.0 to RepMdBits of 2.0, whose order is different. */
 static uint16_t bits_of_1_0(unsigned bits)
 {
     static const uint16_t in_order[] = {BIT_INTERFACES, BIT_LATENCY, BIT_QUEUE,
@@ -198,7 +201,7 @@ static uint16_t bits_of_1_0(unsigned bits)
     return (uint16_t)found;
 }
 
-/* Returns the hop of the reporting node: the last hop of the stack, or a new one. */
+/* Returns the hop of the reporting node. It is the last hop of the stack, or a new hop. */
 static struct int_hop *own_hop(const struct decoder *decoder, struct int_report *report)
 {
     struct int_hop *last = &decoder->out->hops[decoder->out->hops_used - 1];
@@ -209,8 +212,8 @@ static struct int_hop *own_hop(const struct decoder *decoder, struct int_report 
     return add_hop(decoder, report);
 }
 
-/* Reads the header of TR 1.0 ("Telemetry Report Header"). A datagram has one report; the reported
- * packet is the rest of the datagram. */
+/* Reads the header of TR 1.0 ("Telemetry Report Header"). A datagram has one report, and the rest
+ * of the datagram is the reported packet. */
 static enum parse_status read_1_0(const struct decoder *decoder, struct span span,
                              struct int_group *group)
 {
@@ -236,7 +239,8 @@ static enum parse_status read_1_0(const struct decoder *decoder, struct span spa
     report->parse_status = (uint8_t)read_inner(decoder, rest(span, header), report);
     hop = own_hop(decoder, report);
     read_metadata(decoder, before, at, hop);
-    if (!(hop->has & BIT_INGRESS)) /* otherwise the stack has this hop, maybe with more fields */
+    /* otherwise the stack contains this hop, possibly with more fields */
+    if (!(hop->has & BIT_INGRESS))
         read_metadata(decoder, (struct layout){BIT_INGRESS, FORMAT_1}, span.at + 12, hop);
     at += 4 * metadata_words(before);
     if (report->bits & BIT_LAST) {
@@ -250,8 +254,9 @@ static enum parse_status read_1_0(const struct decoder *decoder, struct span spa
     return PARSE_NONE;
 }
 
-/* Returns a hash that distinguishes datagrams with the same sequence number; never 0. It
- * interleaves four hashes, because the latency of each multiplication would limit a single hash. */
+/* Returns a hash that distinguishes datagrams with the same sequence number. It is never 0. It is
+ * made of four interleaved hashes, because a single hash would have to wait for each
+ * multiplication. */
 static uint16_t hash_content(struct span span)
 {
     uint64_t hash[4] = {left(span)};
@@ -290,8 +295,8 @@ static enum parse_status read_datagram(const struct decoder *decoder, struct spa
     return status;
 }
 
-/* Returns whether the output has room for the maximum content of a datagram. A report takes at
- * least one word, and so does a hop. Each report may add one hop. */
+/* Returns whether the output has room for the maximum content of a datagram. Each report and each
+ * hop takes at least one word. In addition, each report may add one hop. */
 static bool fits(const struct int_output *out, uint32_t bytes)
 {
     uint32_t words = bytes / 4 + 1;
@@ -301,8 +306,9 @@ static bool fits(const struct int_output *out, uint32_t bytes)
            out->faults_room - out->faults_used >= words;
 }
 
-/* Decodes datagrams until the output is full. Returns their number and sets *bytes_read to
- * their size. `out` must have room for at least one datagram of 65,535 bytes. */
+/* Decodes datagrams until the output is full. Returns the number of decoded datagrams, and sets
+ * *bytes_read to their total size. `out` must have room for at least one datagram of 65,535
+ * bytes. */
 uint32_t int_decode(const struct int_settings *settings, const struct int_input *in,
                     struct int_output *out, uint64_t *bytes_read)
 {

@@ -1,4 +1,4 @@
-/* Parts of the decoder, from the outermost header inwards. */
+/* Parts of the decoder, from the outermost header to the innermost. */
 #ifndef COLLECTORS_INT_DECODER_H
 #define COLLECTORS_INT_DECODER_H
 
@@ -13,17 +13,17 @@ struct decoder {
     const uint8_t *bytes; /* start of the input */
 };
 
-/* Formats: INT and Telemetry Report 2.x, 1.0 with 32-bit timestamps, and GEANT's variant of 1.0
- * with 64-bit timestamps and 16-bit level 2 interfaces. */
+/* Formats: INT and Telemetry Report 2.x; version 1.0 with 32-bit timestamps; and GEANT's variant of
+ * 1.0, with 64-bit timestamps and 16-bit level 2 interfaces. */
 enum format { FORMAT_2, FORMAT_1, FORMAT_1_LONG_TIMES };
 
-/* Format of metadata described by a bitmap. */
+/* Format of metadata; a bitmap says which fields exist. */
 struct layout {
     uint16_t bits;
     enum format format;
 };
 
-/* First protocol of a packet; the numbers are those of InType (TR, 3.3). */
+/* First protocol of a packet. The numbers are those of InType (TR, 3.3). */
 enum first_header { FIRST_ETHERNET = 3, FIRST_IPV4 = 4, FIRST_IPV6 = 5 };
 
 static inline uint32_t place(const struct decoder *decoder, const uint8_t *at)
@@ -46,8 +46,8 @@ struct int_hop *add_hop(const struct decoder *decoder, struct int_report *report
 enum parse_status read_packet(const struct decoder *decoder, enum first_header first, struct span span,
                          struct int_report *report);
 
-/* Content after shim and INT header in a packet. `port` is the original port, or 0 if the shim has
- * none. `protocol` is the protocol of the next header, or 0 if payload follows. */
+/* The part of a packet that follows the shim and the INT header. `port` is the original port, or 0
+ * if the shim has none. `protocol` is the protocol of the next header, or 0 if payload follows. */
 struct after_int {
     struct span span;
     uint16_t port;

@@ -1,4 +1,5 @@
-/* Index of flows in a table of bounded size; the least recently seen flow is evicted. */
+/* Index of flows: a table of bounded size. If it is full, the flow that was not seen for the
+ * longest time is evicted. */
 #include <stdlib.h>
 
 #include "index_internal.h"
@@ -36,7 +37,7 @@ void int_index_destroy(struct int_index *index)
     free(index);
 }
 
-/* Returns NULL if memory is exhausted. Unused entries take no memory. */
+/* Creates an index. Returns NULL if memory is exhausted. Unused entries take no memory. */
 struct int_index *int_index_create(const struct int_index_config *config)
 {
     struct int_index *index = calloc(1, sizeof *index);
@@ -46,7 +47,8 @@ struct int_index *int_index_create(const struct int_index_config *config)
     index->config = *config;
     index->flow_mask = power_of_two(config->flows) - 1;
     index->pending_mask = power_of_two(config->packets) - 1;
-    index->source_mask = 2 * power_of_two(config->sources) - 1; /* at most half full */
+    /* at most half of the slots are used */
+    index->source_mask = 2 * power_of_two(config->sources) - 1;
     index->newest = index->oldest = nowhere;
     index->flows = calloc(config->flows, sizeof *index->flows);
     index->pending = calloc(config->packets, sizeof *index->pending);
@@ -87,7 +89,7 @@ static uint32_t *chain_of(const struct int_index *index, const struct int_key *k
     return &index->flow_chains[hash_key(key, index->config.seed) & index->flow_mask];
 }
 
-/* Removes the least recently seen flow; returns its index. */
+/* Removes the flow that was not seen for the longest time. Returns its index. */
 static uint32_t evict(struct int_index *index)
 {
     uint32_t at = index->oldest, *link = chain_of(index, &index->flows[at].flow.key);
@@ -131,7 +133,7 @@ static void note_drop(struct int_flow *flow, const struct int_report *report)
     flow->drop_queue = report->queue;
 }
 
-/* Adds the path, or the part of a path, that a report of a tracked flow contains. */
+/* Adds a path, or a part of it, from a report of a tracked flow. */
 static void note_reported(struct int_index *index, uint32_t at, const struct int_report *report,
                       const struct int_hop *hops)
 {
@@ -171,7 +173,7 @@ static void note_report(struct int_index *index, const struct int_report *report
         note_reported(index, at, report, hops);
 }
 
-/* Adds decoded reports. */
+/* Adds the content of decoded reports. */
 void int_index_add(struct int_index *index, const struct int_output *decoded)
 {
     for (uint32_t i = 0; i < decoded->groups_used; i++)
@@ -185,7 +187,7 @@ void int_index_add(struct int_index *index, const struct int_output *decoded)
     }
 }
 
-/* Closes packets that have waited long enough for further reports. */
+/* Closes packets that have waited long enough for reports of other nodes. */
 void int_index_settle(struct int_index *index, uint64_t now_ns)
 {
     settle_until(index, now_ns);
@@ -196,8 +198,8 @@ void int_index_counters(const struct int_index *index, struct int_index_counters
     *counters = index->counters;
 }
 
-/* Copies flows, most recently seen first; returns their number. `flows` has room for the maximum
- * number of flows. */
+/* Copies the flows; the flow that was seen last is first. Returns the number of flows. `flows` must
+ * have room for the maximum number of flows. */
 uint32_t int_index_flows(const struct int_index *index, struct int_flow *flows)
 {
     uint32_t number = 0;
@@ -212,14 +214,14 @@ uint32_t int_index_flow_count(const struct int_index *index)
     return index->flows_used;
 }
 
-/* Copies sources in order of first appearance; returns their number. */
+/* Copies the sources in the order of their first datagrams. Returns the number of sources. */
 uint32_t int_index_sources(const struct int_index *index, struct int_source *sources)
 {
     memcpy(sources, index->sources, index->sources_used * sizeof *sources);
     return index->sources_used;
 }
 
-/* Returns and removes gaps; `gaps` has room for the configured number of events. */
+/* Copies and removes the gaps. `gaps` must have room for the configured number of events. */
 uint32_t int_index_take_gaps(struct int_index *index, struct int_gap *gaps)
 {
     uint32_t number = index->gaps_used;

@@ -7,15 +7,15 @@
 
 static const uint32_t nowhere = 0xffffffff;
 
-/* A flow in a hash chain, and in the list of all flows ordered by last use. */
+/* A flow. It is in a hash chain, and in the list of all flows in the order of last use. */
 struct flow_entry {
     struct int_flow flow;
-    /* number of flows that have used this entry, including the current flow */
+    /* number of flows that have used this entry, including its current flow */
     uint64_t number;
     uint32_t next_in_chain, newer, older;
 };
 
-/* A packet that several nodes report separately; further reports may still arrive. */
+/* A packet about which several nodes send reports. More reports may still arrive. */
 struct pending {
     uint64_t flow_number, time_ns;
     uint32_t entry, packet;
@@ -30,28 +30,29 @@ struct int_index {
     struct int_index_config config;
     struct int_index_counters counters;
     struct flow_entry *flows;
-    uint32_t *flow_chains, flow_mask; /* hash chains; their number is a power of 2 */
+    uint32_t *flow_chains, flow_mask; /* hash chains; the number of chains is a power of 2 */
     uint32_t flows_used, newest, oldest;
     uint64_t next_number;
-    struct pending *pending; /* ring, ordered by first report */
+    struct pending *pending; /* ring; packets are in the order of their first reports */
     uint32_t *pending_chains, pending_mask;
     uint32_t pending_first, pending_used;
     struct int_source *sources;
-    /* hashes of the last datagrams of each source; 0 means unknown */
+    /* hashes of the latest datagrams of each source; 0 means unknown */
     uint16_t (*contents)[SEQUENCE_WINDOW];
-    uint32_t *source_slots, source_mask; /* open addressing; entries are never removed */
+    /* hash table with open addressing; entries are never removed */
+    uint32_t *source_slots, source_mask;
     uint32_t sources_used;
     struct int_gap *gaps;
     struct int_change *changes;
     uint32_t gaps_used, changes_used;
 };
 
-/* The path of a packet, or a part of the path, according to reports. */
+/* A path of a packet, or a part of a path, as reported. */
 struct path_report {
     const struct int_hop *hops;
     unsigned count;
     uint64_t time_ns;
-    bool is_whole; /* true if the path has no other hops */
+    bool is_whole; /* true if this is the complete path */
 };
 
 void note_path(struct int_index *index, struct int_flow *flow, struct path_report reported);

@@ -1,10 +1,10 @@
-/* Metadata described by a bitmap, in a report or in a hop of a stack. */
+/* Metadata in a report, or in a hop of a stack. A bitmap says which fields exist. */
 #include "decoder.h"
 
 enum { ONES16 = 0xffff, ONES24 = 0xffffff, ONES8 = 0xff };
 static const uint32_t ones32 = 0xffffffff;
 
-/* Returns the length in 4-byte words. Reserved bits also take a word (INT, 5.7). */
+/* Returns the length of metadata in 4-byte words. A reserved bit also takes a word (INT, 5.7). */
 unsigned metadata_words(struct layout layout)
 {
     static const unsigned wide[] = {
@@ -17,7 +17,8 @@ unsigned metadata_words(struct layout layout)
     return words + (unsigned)__builtin_popcount(layout.bits & wide[layout.format]);
 }
 
-/* Reads a time of 64 or 32 bits in nanoseconds; false if it is all ones or too large. */
+/* Reads a time of 64 or 32 bits, in nanoseconds. Returns false if all bits are ones, or if the time
+ * is too large. */
 static bool read_time(struct layout layout, const uint8_t *at, uint64_t unit_ns, uint64_t *time_ns)
 {
     bool is_short = layout.format == FORMAT_1;
@@ -84,11 +85,11 @@ static bool read_one(const struct decoder *decoder, struct layout layout, unsign
     case BIT_UTILISATION: return read_word(at, &hop->utilisation);
     case BIT_BUFFER: /* reserved in 1.0 */
         return !is_version1 && read_occupancy(at, &hop->buffer, &hop->buffer_occupancy);
-    default: return false; /* reserved in this version, or handled by the caller */
+    default: return false; /* reserved in this version, or the caller handles it */
     }
 }
 
-/* Reads the metadata, metadata_words() words. */
+/* Reads metadata, whose length is metadata_words(). */
 void read_metadata(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                    struct int_hop *hop)
 {
@@ -102,7 +103,7 @@ void read_metadata(const struct decoder *decoder, struct layout layout, const ui
     }
 }
 
-/* Adds the next hop towards the sink to a report. */
+/* Adds a hop to a report: the next hop in the direction of the sink. */
 struct int_hop *add_hop(const struct decoder *decoder, struct int_report *report)
 {
     struct int_output *out = decoder->out;

@@ -1,22 +1,22 @@
-/* The packet in a report: flow key, and INT headers if present. */
+/* The packet in a report: its flow key, and its INT headers if it has any. */
 #include "decoder.h"
 
 enum {
     ETHERNET = 14, IPV4 = 20, IPV6 = 40, UDP = 8, TCP = 20, VLAN_TAG = 4,
-    MAX_TAGS = 2, MAX_EXTENSIONS = 8, /* maximum number of extension headers of IPv6 */
+    MAX_TAGS = 2, MAX_EXTENSIONS = 8, /* maximum number of IPv6 extension headers */
     TYPE_VLAN = 0x8100, TYPE_SERVICE_VLAN = 0x88a8, TYPE_IPV4 = 0x0800, TYPE_IPV6 = 0x86dd,
     PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_SCTP = 132,
     HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, OPTIONS = 60,
     PROBE_MARKER = 8,
-    /* number of payload bytes to hash if the headers do not distinguish packets of a flow */
+    /* number of payload bytes in the hash if headers do not distinguish the packets of a flow */
     PAYLOAD_HASHED = 16
 };
 
-/* Headers above IP. */
+/* Headers that follow the IP header. */
 struct above_ip {
     struct span span;
     unsigned protocol;
-    uint32_t id;     /* Identification, if present */
+    uint32_t id;     /* Identification, if the header has one */
     bool has_ports; /* false for fragments other than the first */
 };
 
@@ -31,8 +31,9 @@ uint64_t hash_key(const struct int_key *key, uint64_t seed)
     return hash;
 }
 
-/* Hashes fields that distinguish packets of a flow and are the same at all nodes. Omits fields that
- * routers or INT change, and fields that short reports lack. */
+/* Hashes those fields that distinguish the packets of a flow and that are the same at all nodes.
+ * Fields that routers or INT change are not hashed. Fields that short reports lack are not hashed
+ * either. */
 static void note_packet(const struct above_ip *above, struct span payload, struct int_report *report)
 {
     bool is_tcp = report->key.protocol == PROTOCOL_TCP && has(above->span, 8);
@@ -47,7 +48,7 @@ static void note_packet(const struct above_ip *above, struct span payload, struc
     report->packet = (uint32_t)hash ? (uint32_t)hash : 1;
 }
 
-/* Reads the ports and finds the payload; null if the packet ends before it. */
+/* Reads the ports, and finds the payload. The payload is null if the packet ends before it. */
 static enum parse_status read_ports(struct above_ip *above, struct int_report *report,
                                struct span *payload)
 {
@@ -76,7 +77,7 @@ static enum parse_status read_ports(struct above_ip *above, struct int_report *r
     return PARSE_NONE;
 }
 
-/* Returns whether INT follows TCP or UDP, and which mark indicates it (INT, 5.6.2). */
+/* Returns whether INT follows TCP or UDP, and by which mark this is known (INT, 5.6.2). */
 static bool has_int(const struct decoder *decoder, const struct int_report *report,
                     struct span *payload, bool *by_port)
 {
@@ -84,7 +85,7 @@ static bool has_int(const struct decoder *decoder, const struct int_report *repo
 
     *by_port = settings->port && report->key.protocol == PROTOCOL_UDP &&
                report->key.destination_port == settings->port;
-    /* TR, 3.4. A report may end after the header, even if the packet continues. */
+    /* TR, 3.4: the reported part may end after the header, although the packet is longer. */
     if (!(report->flags & REPORT_TRACKED) || !left(*payload))
         return false;
     if (*by_port)
@@ -110,7 +111,7 @@ static enum parse_status read_above(const struct decoder *decoder, struct above_
         payload = after.span;
         if (after.port)
             report->key.destination_port = after.port;
-        if (after.protocol) { /* INT inserted a UDP header in front of the original header */
+        if (after.protocol) { /* INT inserted a UDP header before the original header */
             int_status = status;
             report->key.source_port = report->key.destination_port = 0;
             above.span = after.span;
@@ -169,7 +170,7 @@ static bool skip_extensions(struct above_ip *above)
         }
         above->protocol = *above->span.at;
         above->span = rest(above->span, bytes);
-        if (!above->has_ports) /* the rest is payload of a fragment */
+        if (!above->has_ports) /* this is a fragment, and the rest of it is payload */
             return true;
     }
     return false;

@@ -1,4 +1,4 @@
-/* Paths of flows, and statistics of hops and links, computed from reported packets. */
+/* Paths of flows, and statistics of hops and links. They are computed from reported packets. */
 #include "index_internal.h"
 
 static void add_value(struct int_statistics *statistics, int64_t value)
@@ -20,7 +20,8 @@ static void add_hop_values(struct int_path_hop *to, const struct int_hop *hop)
         add_value(&to->occupancy, hop->occupancy);
 }
 
-/* Stores interfaces; interfaces known from the path's first packet are not replaced. */
+/* Stores interfaces. If the first packet of the path has reported an interface, it is not
+ * replaced. */
 static void note_interfaces(struct int_path_hop *to, const struct int_hop *hop)
 {
     if (hop->has & BIT_INTERFACES && !to->ingress && !to->egress) {
@@ -29,7 +30,7 @@ static void note_interfaces(struct int_path_hop *to, const struct int_hop *hop)
     }
 }
 
-/* Compares interfaces; an unknown interface matches any. */
+/* Compares interfaces. An unknown interface is equal to any other. */
 static bool is_same(const struct int_path_hop *known, const struct int_hop *hop)
 {
     return known->node == hop->node &&
@@ -37,7 +38,8 @@ static bool is_same(const struct int_path_hop *known, const struct int_hop *hop)
             (known->ingress == hop->ingress && known->egress == hop->egress));
 }
 
-/* Returns whether the reported hops are on the path in this order; hops may be missing. */
+/* Returns whether the path contains the reported hops in this order. The path may have more
+ * hops. */
 static bool is_part_of_path(const struct int_flow *flow, struct path_report reported)
 {
     unsigned at = 0;
@@ -64,8 +66,8 @@ static bool has_path_in_it(const struct int_flow *flow, struct path_report repor
     return true;
 }
 
-/* Replaces the path. Nodes that are on both paths, and links between two such nodes, keep their
- * statistics. */
+/* Replaces the path. If a node is on the old and on the new path, its statistics remain. The same
+ * applies to a link between two such nodes. */
 static void set_path(struct int_flow *flow, struct path_report reported)
 {
     struct int_path_hop before[PATH_HOPS];
@@ -109,8 +111,8 @@ static void note_change(struct int_index *index, struct int_flow *flow, struct p
         change->after[i] = reported.hops[i].node;
 }
 
-/* Adds the values of reported hops to the path. The link latency is computed from the times of two
- * neighbours. */
+/* Adds the values of reported hops to the path. The latency of a link is computed from the times of
+ * the nodes at both ends. */
 static void add_values(struct int_flow *flow, struct path_report reported)
 {
     unsigned at = 0;
@@ -134,7 +136,8 @@ static void add_values(struct int_flow *flow, struct path_report reported)
     }
 }
 
-/* Compares reported hops with the known path; replaces the path if it differs or is shorter. */
+/* Compares the reported hops with the known path. If the path is different or shorter, it is
+ * replaced. */
 static void take_path(struct int_index *index, struct int_flow *flow, struct path_report reported)
 {
     bool is_same_path =
@@ -147,7 +150,7 @@ static void take_path(struct int_index *index, struct int_flow *flow, struct pat
     flow->paths++;
 }
 
-/* Adds a packet that all known nodes of its path have reported. */
+/* Adds a packet that was reported by all known nodes of its path. */
 void note_path(struct int_index *index, struct int_flow *flow, struct path_report reported)
 {
     if (reported.count > PATH_HOPS) {
@@ -174,9 +177,9 @@ static bool is_reported(struct path_report reported, const struct int_path_hop *
     return false;
 }
 
-/* Adds the reports of an interval for packets that cannot be distinguished. The reports are from
- * different packets, so their times show the order of nodes only at the start of the flow. Their
- * values were added before. */
+/* Adds the reports of one interval, for packets that cannot be distinguished. The reports are from
+ * different packets, so their times show the order of the nodes only at the start of the flow. The
+ * values in these reports have already been added. */
 void note_interval(struct int_index *index, struct int_flow *flow, struct path_report reported)
 {
     bool has_other = false, has_all = true;
@@ -195,8 +198,8 @@ void note_interval(struct int_index *index, struct int_flow *flow, struct path_r
     flow->paths++;
 }
 
-/* Adds a report of a packet that cannot be identified. The reporting node may be on the path, but
- * its position is not yet known. */
+/* Adds a report of an unknown packet. The reporting node may be on the path, but its position is
+ * not yet known. */
 void note_unmatched(struct int_flow *flow, struct path_report reported)
 {
     flow->unmatched++;
@@ -211,7 +214,7 @@ void note_unmatched(struct int_flow *flow, struct path_report reported)
     add_values(flow, reported);
 }
 
-/* Adds a packet whose path is only partially reported, for a known reason. */
+/* Adds a packet of which only a part of the path is reported. The reason for this is known. */
 void note_partial(struct int_flow *flow, struct path_report reported)
 {
     flow->partial++;

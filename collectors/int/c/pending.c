@@ -1,5 +1,6 @@
-/* Packets with separate reports by each node (INT-XD, INT-MX): combines the reports of a packet.
- * Indistinguishable packets of a flow are combined as packet 0. */
+/* Packets about which each node sends its own report (INT-XD, INT-MX). The reports of one packet
+ * are combined. If the packets of a flow cannot be distinguished, they are all combined as packet
+ * 0. */
 #include "index_internal.h"
 
 static uint32_t *chain_of(const struct int_index *index, uint32_t entry, uint32_t packet)
@@ -25,9 +26,9 @@ bool is_pending(const struct int_index *index, uint32_t entry, uint32_t packet)
     return packet && index->pending_used && find(index, entry, packet);
 }
 
-/* Returns whether a hop precedes another: routers decrement the TTL. For equal TTLs, compares
- * ingress times, then egress times (a host's edge program is less than a microsecond from its
- * switch). */
+/* Returns whether a hop comes before another. Routers decrement the TTL, so the hop with the higher
+ * TTL comes first. For equal TTLs, the ingress times are compared, and then the egress times: a
+ * host's edge program is less than a microsecond away from its switch. */
 static bool is_before(const struct pending *pending, unsigned one, unsigned other)
 {
     const struct int_hop *a = &pending->hop[one], *b = &pending->hop[other];
@@ -41,7 +42,8 @@ static bool is_before(const struct pending *pending, unsigned one, unsigned othe
     return a->has & b->has & BIT_EGRESS && a->egress_ns < b->egress_ns;
 }
 
-/* Insertion sort. Hops whose order is unknown stay in order of arrival. */
+/* Insertion sort. If the order of two hops is unknown, the hop whose report arrived first stays
+ * first. */
 static void sort_hops(struct pending *pending)
 {
     for (unsigned i = 1; i < pending->hops; i++) {
@@ -57,7 +59,7 @@ static void sort_hops(struct pending *pending)
     }
 }
 
-/* Removes the oldest packet and updates its flow. */
+/* Removes the oldest packet, and updates its flow. */
 static void close_oldest(struct int_index *index)
 {
     struct pending *oldest = &index->pending[index->pending_first];
@@ -71,7 +73,7 @@ static void close_oldest(struct int_index *index)
     *link = oldest->next_in_chain;
     index->pending_first = (index->pending_first + 1) % index->config.packets;
     index->pending_used--;
-    if (entry->number != oldest->flow_number) /* the flow was evicted */
+    if (entry->number != oldest->flow_number) /* the flow of the packet was evicted */
         return;
     sort_hops(oldest);
     if (!oldest->packet)
@@ -125,7 +127,7 @@ static bool has_hop(const struct pending *pending, uint32_t node, uint8_t ttl)
     return false;
 }
 
-/* Adds the hops of a report to its packet; returns false if there are too many hops. */
+/* Adds the hops of a report to the packet. Returns false if the packet would have too many hops. */
 bool add_pending(struct int_index *index, uint32_t entry, const struct int_report *report,
                  const struct int_hop *hops, bool is_partial)
 {

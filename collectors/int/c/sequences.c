@@ -1,9 +1,10 @@
-/* Report sequence numbers per source (TR, 3.2): detects loss, and distinguishes it from late
- * arrival. A number counts as lost when it is too old to arrive.
+/* Sequence numbers of reports, per source (TR, 3.2). A number counts as lost when it is too old to
+ * arrive. So late datagrams do not count as lost.
  *
- * A source that restarts usually starts at 0. Two events indicate a restart: a step back by more
- * than the window, and a repeated number in a datagram with different content. Duplicates made by
- * the network have the same content. */
+ * A source that restarts usually starts at 0. A restart is detected in two cases. In the first
+ * case, the number steps back by more than the window. In the second case, a number is repeated,
+ * but the datagram has different content. If the network duplicates a datagram, both copies have
+ * the same content. */
 #include "index_internal.h"
 
 static uint64_t *word_of(struct int_source *source, uint32_t number, uint64_t *bit)
@@ -38,8 +39,8 @@ static void note_gap(struct int_index *index, struct int_source *source, uint32_
         time_ns, source->node, first, count, source->hw_id, source->version, {0}};
 }
 
-/* Advances the window by `steps`, at most its length. Missing numbers that leave the window are
- * lost. */
+/* Advances the window by `steps`, but at most by its length. Missing numbers that leave the window
+ * are lost. */
 static void advance(struct int_index *index, struct int_source *source, uint32_t steps,
                     uint64_t time_ns)
 {
@@ -126,7 +127,7 @@ static struct int_source *source_of(struct int_index *index, const struct int_gr
     return source;
 }
 
-/* Returns whether a datagram with an already received number differs from the first one. */
+/* Returns whether a datagram differs from the earlier datagram with the same number. */
 static bool is_another(struct int_index *index, const struct int_source *source,
                        const struct int_group *group)
 {
@@ -135,8 +136,8 @@ static bool is_another(struct int_index *index, const struct int_source *source,
     return before && before != group->content;
 }
 
-/* Handles a number in the window that is not above the highest number. Returns false if the number
- * indicates a restart. */
+/* Handles a number in the window that is not higher than the highest number. Returns false if the
+ * number indicates a restart. */
 static bool note_behind(struct int_index *index, struct int_source *source,
                         const struct int_group *group)
 {
@@ -166,7 +167,7 @@ void note_sequence(struct int_index *index, const struct int_group *group)
     ahead = (group->sequence - source->highest) & mask_of(source);
     behind = (source->highest - group->sequence) & mask_of(source);
     if (!source->datagrams++) {
-        /* the first number of the source */
+        /* also for the first number of the source */
     } else if (ahead && ahead <= SEQUENCE_JUMP) {
         go_ahead(index, source, ahead, group->time_ns);
     } else if (behind >= SEQUENCE_WINDOW || !note_behind(index, source, group)) {
@@ -177,7 +178,7 @@ void note_sequence(struct int_index *index, const struct int_group *group)
     *content_of(index, source, group->sequence) = group->content;
 }
 
-/* Handles the end of the input: all missing numbers are lost. */
+/* Handles the end of the input. All numbers that are still missing are lost. */
 void int_index_end(struct int_index *index, uint64_t time_ns)
 {
     settle_until(index, ~(uint64_t)0);

@@ -1,4 +1,4 @@
-/* Spans: parts of a packet, with bounds. */
+/* Span: a part of a packet, with bounds. */
 #ifndef COLLECTORS_INT_SPAN_H
 #define COLLECTORS_INT_SPAN_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bytes that have not been read yet. */
+/* The bytes that were not read yet. */
 struct span {
     const uint8_t *at, *end;
 };
@@ -21,7 +21,7 @@ static inline bool has(struct span span, size_t bytes)
     return left(span) >= bytes;
 }
 
-/* Returns the first `bytes` bytes of a span, or fewer if it is shorter. */
+/* Returns the first `bytes` bytes of a span. If the span is shorter, returns the whole span. */
 static inline struct span first(struct span span, size_t bytes)
 {
     return has(span, bytes) ? (struct span){span.at, span.at + bytes} : span;

@@ -1,17 +1,17 @@
-/* INT headers and stacks in packets, after TCP or UDP (INT, 5.6.2, 5.7 and 5.8). */
+/* INT headers and stacks that follow TCP or UDP in packets (INT, 5.6.2, 5.7 and 5.8). */
 #include "decoder.h"
 
 enum { SHIM = 4, HEADER_WORDS = 3, HEADER_WORDS_1_0 = 2 };
 enum { NEXT_PORT = 1, NEXT_PROTOCOL = 2 }; /* NPT */
 
-/* A stack: its length according to the shim, and its available bytes. */
+/* A stack: the length that the shim gives, and the bytes that are available. */
 struct stack {
     struct span span;
     unsigned words;
     struct layout layout;
 };
 
-/* Reads the metadata of a hop, which are baseline, then domain specific metadata, then the
+/* Reads the metadata of a hop: first baseline metadata, then domain specific metadata, then the
  * checksum complement (INT, 5.7). */
 static void read_hop(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                      struct int_report *report)
@@ -28,9 +28,9 @@ static void read_hop(const struct decoder *decoder, struct layout layout, const 
     }
 }
 
-/* Reads a stack. Each node inserts its metadata in front, so the metadata of the source are last.
- * Metadata that only the source inserts follow. In a truncated packet, the oldest hops are
- * missing. */
+/* Reads a stack. Each node inserts its metadata at the front, so the metadata of the source are
+ * last. After them come metadata that only the source inserts. If the packet is truncated, the
+ * oldest hops are missing. */
 static enum parse_status read_stack(const struct decoder *decoder, struct stack stack,
                                struct int_report *report)
 {
@@ -59,7 +59,7 @@ static void read_header(const uint8_t *at, struct int_report *report)
     if (report->int_version == 1) { /* Ver(4) Rep(2) C E M */
         report->int_flags = (uint8_t)((*at & 1 ? INT_HOPS_EXCEEDED : 0) |
                                       (at[1] & 0x80 ? INT_MTU_EXCEEDED : 0));
-    } else { /* Ver(4) D E M; for MX only D */
+    } else { /* Ver(4) D E M; INT-MX has only D */
         report->int_flags = *at >> 1 & (report->int_type == INT_MX ? INT_DISCARD : 7);
         report->int_domain = get16(at + 6);
         report->int_ds_bits = get16(at + 8);
@@ -71,20 +71,21 @@ static void read_header(const uint8_t *at, struct int_report *report)
     }
 }
 
-/* Reads the shim; in 1.0, Type has 8 bits and Length includes the shim. Returns the number of
- * words after the shim. */
+/* Reads the shim. In version 1.0, Type has 8 bits, and Length includes the shim. Returns the number
+ * of words that follow the shim. */
 static unsigned read_shim(const uint8_t *at, struct int_report *report)
 {
-    bool is_version1 = *at == INT_MD; /* since 2.0 the type is in the upper four bits */
+    bool is_version1 = *at == INT_MD; /* since version 2.0, the type is only the upper four bits */
 
     report->int_type = is_version1 ? INT_MD : *at >> 4;
-    report->int_version = is_version1 ? 1 : 2; /* the version in the header must agree */
+    report->int_version = is_version1 ? 1 : 2; /* the version in the INT header must be the same */
     if (is_version1)
         return at[2] ? at[2] - 1u : 0;
     return at[1];
 }
 
-/* Reads the shim's fields about the original packet. NPT is 0 unless a port indicated INT. */
+/* Reads the fields of the shim that describe the original packet. NPT is 0, unless INT was
+ * recognized by a port. */
 static bool read_next(const uint8_t *at, bool by_port, struct int_report *report,
                       struct after_int *after)
 {
@@ -108,7 +109,7 @@ static enum format int_format(const struct decoder *decoder, const struct int_re
     return decoder->settings->long_times ? FORMAT_1_LONG_TIMES : FORMAT_1;
 }
 
-/* Reads a header with its stack, `words` words, which may be truncated. */
+/* Reads an INT header and its stack. They have `words` words, but may be truncated. */
 static enum parse_status read_int_header(const struct decoder *decoder, struct span span, unsigned words,
                                     struct int_report *report)
 {
@@ -127,7 +128,7 @@ static enum parse_status read_int_header(const struct decoder *decoder, struct s
     stack.layout = (struct layout){report->int_bits, int_format(decoder, report)};
     if (report->int_type == INT_MD)
         return read_stack(decoder, stack, report);
-    /* only metadata that the source inserts may follow (INT, 5.8) */
+    /* after the stack, only metadata that the source inserts are allowed (INT, 5.8) */
     if (stack.words && !report->int_ds_bits)
         return PARSE_STACK;
     if (!has(stack.span, 4 * stack.words))
@@ -137,8 +138,8 @@ static enum parse_status read_int_header(const struct decoder *decoder, struct s
     return PARSE_NONE;
 }
 
-/* Reads INT headers, starting at the shim. `by_port` means that a UDP port indicated INT, so NPT
- * is valid. */
+/* Reads INT headers, from the shim on. `by_port` means that INT was recognized by a UDP port, so
+ * NPT is valid. */
 enum parse_status read_int(const struct decoder *decoder, struct span span, bool by_port,
                       struct int_report *report, struct after_int *after)
 {

@@ -1,4 +1,4 @@
-"""InfluxDB line protocol, with one line for each flow, hop, report source and gap."""
+"""InfluxDB line protocol. There is one line per flow, hop, report source and gap."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,7 +9,10 @@ STATISTICS = ("count", "sum", "min", "max", "last")
 
 
 def lines(findings: Findings, epoch_ns: int) -> Iterator[str]:
-    """Return lines without line breaks; `epoch_ns` is added to times to give Unix time."""
+    """Return lines without line breaks.
+
+    To give Unix time, `epoch_ns` is added to all times.
+    """
     now_ns = findings.time_ns + epoch_ns
     for flow in findings.flows:
         tags = endpoints(flow["key"])
@@ -37,7 +40,7 @@ def lines(findings: Findings, epoch_ns: int) -> Iterator[str]:
 def _line(
     measurement: str, tags: Mapping[str, object], fields: Mapping[str, int], time_ns: int
 ) -> str:
-    """Format a line; escape nothing, since names and addresses have no special characters."""
+    """Format a line. Nothing is escaped, because names and addresses have no special characters."""
     head = ",".join([measurement, *(f"{name}={value}" for name, value in tags.items())])
     body = ",".join(f"{name}={value}i" for name, value in fields.items())
     return f"{head} {body} {time_ns}"

@@ -1,4 +1,4 @@
-"""IPFIX messages (RFC 7011) with one record per flow and IANA's information elements."""
+"""IPFIX messages (RFC 7011). There is one record per flow, with IANA's information elements."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ VERSION, TEMPLATE_SET = 10, 2
 LARGEST = 1400  # maximum number of bytes of a message
 TEMPLATES = {4: 256, 6: 257}  # template id by IP version
 MS = 1_000_000
-# Information elements: number, length, and a function that returns the value from a flow and its
-# (first, last) time in ms.
+# Information elements. Each has a number, a length, and a function. From a flow and its (first,
+# last) time in ms, the function computes the value.
 Element = tuple[int, int, Callable[[Any, tuple[int, int]], int]]
 _ELEMENTS: tuple[Element, ...] = (
     (7, 2, lambda flow, _: flow["key"]["source_port"]),  # sourceTransportPort
@@ -30,14 +30,20 @@ _ADDRESSES = {4: ((8, 4), (12, 4)), 6: ((27, 16), (28, 16))}
 
 
 class Exporter:
-    """Exporter of one observation domain, which numbers messages per transport session (3.1)."""
+    """Exporter of one observation domain.
+
+    Messages are numbered per transport session (3.1).
+    """
 
     def __init__(self, domain: int) -> None:
         self._domain = domain
-        self._sequence = 0  # number of data records sent
+        self._sequence = 0  # number of data records that were sent
 
     def messages(self, findings: Findings, epoch_ns: int) -> Iterator[bytes]:
-        """Return messages for UDP, each with its templates; `epoch_ns` is added to all times."""
+        """Return messages for UDP. Each message contains the templates that it needs.
+
+        To give Unix time, `epoch_ns` is added to all times.
+        """
         export_s = (findings.time_ns + epoch_ns) // 1_000_000_000
         for version, template in TEMPLATES.items():
             flows = findings.flows[findings.flows["key"]["ip_version"] == version]

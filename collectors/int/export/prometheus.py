@@ -1,7 +1,7 @@
-"""Findings as Prometheus metrics, and the HTTP endpoint that Prometheus scrapes.
+"""Findings as Prometheus metrics, and the HTTP endpoint from which Prometheus reads the metrics.
 
-Metric names follow Prometheus' conventions: base units, `_total` for counters, `_sum` and `_count`
-for summaries.
+The names of metrics follow Prometheus' conventions: base units, `_total` for counters, `_sum` and
+`_count` for summaries.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +23,10 @@ FLOW = ("source", "destination", "protocol", "source_port", "destination_port") 
 
 
 class FindingsCollector(Collector):
-    """Converts findings to metrics at each scrape; prometheus_client calls it in a thread."""
+    """Converts the findings to metrics at each scrape.
+
+    prometheus_client calls it in a thread.
+    """
 
     def __init__(self, findings: Callable[[], Findings]) -> None:
         self._findings = findings
@@ -36,10 +39,10 @@ class FindingsCollector(Collector):
 
 
 class Endpoint:
-    """HTTP server at http://ADDRESS:PORT/metrics that returns the current findings."""
+    """HTTP server that returns the current findings at http://ADDRESS:PORT/metrics."""
 
     def __init__(self, address: str, port: int, findings: Callable[[], Findings]) -> None:
-        """Start the server; raises TestbedError if it cannot listen there."""
+        """Start the server. Raises TestbedError if it cannot listen at this address and port."""
         try:
             self._server, _ = start_http_server(port, address, _registry(findings))
         except OSError as error:
@@ -49,7 +52,7 @@ class Endpoint:
 
     @property
     def port(self) -> int:
-        """TCP port, which the kernel chose if port 0 was requested."""
+        """TCP port of the server. If port 0 was requested, the kernel has chosen it."""
         return self._server.server_port
 
     def close(self) -> None:
@@ -64,7 +67,7 @@ def text(findings: Findings) -> str:
 
 
 def _registry(findings: Callable[[], Findings]) -> CollectorRegistry:
-    """Return a registry without the process and platform metrics of the default registry."""
+    """Return a registry without the default metrics of the process and the platform."""
     registry = CollectorRegistry()
     registry.register(FindingsCollector(findings))
     return registry

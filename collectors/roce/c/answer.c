@@ -1,11 +1,12 @@
-/* Responses (ACK, NAK and ATOMIC ACKNOWLEDGE) to the sender of a request. */
+/* Responses to the sender of a request: ACK, NAK and ATOMIC ACKNOWLEDGE. */
 #include "numbers.h"
 #include "nic_internal.h"
 
 enum {
     AETH = 4, ATOMIC_ACK = 8,
     HOPS = 64, DO_NOT_FRAGMENT = 0x4000, NEXT_UDP = 17, NEXT_BTH = 0x1b,
-    PORT = 4791, ANY_PORT = 0xc000, /* the source port identifies the flow (A17.2.2) */
+    /* the source port is at least ANY_PORT and identifies the flow (A17.2.2) */
+    PORT = 4791, ANY_PORT = 0xc000,
     MIGRATED = 0x40, DEFAULT_PARTITION = 0xffff
 };
 
@@ -44,7 +45,7 @@ static uint8_t *write_ipv6(const struct queue_pair *pair, uint32_t length, uint8
     return next == NEXT_UDP ? write_udp(pair, length, at + IPV6) : at + IPV6;
 }
 
-/* Writes the addresses of the queue pair; the Ethernet addresses come from the request. */
+/* Writes the addresses of the queue pair. The Ethernet addresses are taken from the request. */
 static uint8_t *write_network(const struct queue_pair *pair, const struct packet *to,
                               uint32_t length, uint8_t *reply)
 {

@@ -1,7 +1,7 @@
-/* A short BPF program at tcx ingress (Linux 6.6), which runs after packet sockets and before IP.
+/* A short BPF program at tcx ingress (Linux 6.6). It runs after packet sockets and before IP.
  *
- * The program drops RoCE frames. Otherwise IP and UDP would process each frame, only to drop it at
- * a socket that receives nothing. */
+ * The program drops RoCE frames. Without it, IP and UDP would process each frame, although the
+ * frame is finally dropped at a socket that receives nothing. */
 #define _GNU_SOURCE
 #include "bypass.h"
 
@@ -16,14 +16,14 @@
 #include <unistd.h>
 
 enum {
-    TCX_INGRESS_HOOK = 46, /* in newer headers: BPF_TCX_INGRESS, TCX_NEXT and TCX_DROP */
+    TCX_INGRESS_HOOK = 46, /* names in newer headers: BPF_TCX_INGRESS, TCX_NEXT and TCX_DROP */
     NEXT_PROGRAM = -1, DROP = 2,
     PORT = 4791,
     MOST_CHECKS = 7, INSTRUCTIONS = 5 + 3 * MOST_CHECKS + 4,
     RESULT = 0, CONTEXT, FRAME, END /* registers */
 };
 
-/* Check that compares 1, 2 or 4 masked bytes at offset `at` of a frame, in network byte order. */
+/* A comparison of 1, 2 or 4 masked bytes at offset `at` of a frame, in network byte order. */
 struct check {
     uint8_t size;
     int16_t at;
@@ -48,8 +48,8 @@ static struct bpf_insn *write_return(int32_t verdict, struct bpf_insn *at)
     return at;
 }
 
-/* Writes a program that drops frames of at least `least` bytes if they pass all checks. A failed
- * check jumps to the end, where the program passes the frame on to the kernel. */
+/* Writes a program that drops a frame if it has at least `least` bytes and passes all checks. After
+ * a failed check, the program jumps to its end, where the kernel gets the frame. */
 static uint32_t write_program(const struct check *checks, int count, int32_t least,
                               struct bpf_insn *at)
 {
@@ -110,7 +110,7 @@ static uint32_t write_ipv6(const struct roce_gid *own, struct bpf_insn *program)
 
 static int load_program(const struct roce_gid *own)
 {
-    static const uint8_t mapped[12] = {[10] = 0xff, 0xff}; /* IPv4 addresses are mapped to GIDs */
+    static const uint8_t mapped[12] = {[10] = 0xff, 0xff}; /* an IPv4 address is mapped to a GID */
     struct bpf_insn program[INSTRUCTIONS];
     union bpf_attr attributes = {0};
 

@@ -1,6 +1,6 @@
-/* CRC-32. If the CPU has carry-less multiplication, it processes 16 bytes at a time ("Fast CRC
- * Computation for Generic Polynomials Using PCLMULQDQ Instruction", Gopal et al., 2009). Eight
- * tables process the rest ("slicing by 8", Kounavis and Berry, 2008). */
+/* CRC-32. If the CPU has carry-less multiplication, 16 bytes are processed at a time ("Fast CRC
+ * Computation for Generic Polynomials Using PCLMULQDQ Instruction", Gopal et al., 2009). The
+ * remaining bytes are processed with eight tables ("slicing by 8", Kounavis and Berry, 2008). */
 #include "crc.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ enum { POLYNOMIAL_HIGH = 0xedb8, POLYNOMIAL_LOW = 0x8320, SLICES = 8 };
 
 static uint32_t tables[SLICES][256];
 
-/* tables[n][b] is the register after byte b and n zero bytes. */
+/* tables[n][b] is the value of the register after byte b and n zero bytes. */
 __attribute__((constructor)) static void make_tables(void)
 {
     const uint32_t polynomial = (uint32_t)POLYNOMIAL_HIGH << 16 | POLYNOMIAL_LOW;
@@ -32,7 +32,7 @@ __attribute__((constructor)) static void make_tables(void)
         }
 }
 
-/* Returns 8 bytes of the mask from byte `at` on; bytes after the end of the mask are 0. */
+/* Returns 8 bytes of the mask, from byte `at` on. Bytes after the end of the mask are 0. */
 static const uint8_t *mask_at(const struct crc_mask *mask, size_t at)
 {
     return mask->bytes + (at < CRC_MASK ? at : CRC_MASK);
@@ -46,7 +46,7 @@ static uint32_t add_word(uint32_t crc, uint64_t word)
            tables[2][word >> 40 & 0xff] ^ tables[1][word >> 48 & 0xff] ^ tables[0][word >> 56];
 }
 
-/* Adds the bytes, starting at byte `at`, to the register. */
+/* Adds bytes to the register, from byte `at` on. */
 static uint32_t add_by_tables(uint32_t crc, const uint8_t *bytes, size_t at, size_t count,
                               const struct crc_mask *mask)
 {
@@ -68,8 +68,9 @@ static __m128i load(const uint8_t *bytes)
     return _mm_loadu_si128((const void *)bytes);
 }
 
-/* Multiplies 16 bytes by their weight 16 bytes later: x^(128+32) mod P for the first eight,
- * x^(128-32) mod P for the others, both reflected and times x. */
+/* Multiplies 16 bytes by their weight 16 bytes later. The weight is x^(128+32) mod P for the first
+ * eight bytes, and x^(128-32) mod P for the others. Both weights are reflected and multiplied by
+ * x. */
 static __m128i fold(__m128i block)
 {
     const __m128i powers = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);

@@ -1,21 +1,21 @@
-/* CRC-32 (0x04C11DB7, reflected), the base of the iCRC. */
+/* CRC-32 (0x04C11DB7, reflected). The iCRC is based on it. */
 #ifndef COLLECTORS_ROCE_CRC_H
 #define COLLECTORS_ROCE_CRC_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* The CRC register after 8 bytes of ones, which replace the LRH (IBTA A16.5.1). */
+/* The CRC register after 8 bytes of ones. These replace the LRH (IBTA A16.5.1). */
 static const uint32_t crc_after_lrh = 0xdebb20e3;
 
 enum { CRC_MASK = 64, CRC_STEP = 16 }; /* bytes */
 
-/* Mask of the bits in the first bytes of a packet that count as ones. */
+/* Mask of the first bytes of a packet: bits that count as ones. */
 struct crc_mask {
     uint8_t bytes[CRC_MASK + CRC_STEP];
 };
 
-/* Returns the CRC register after further bytes, without complement before or after. */
+/* Returns the CRC register after more bytes. There is no complement before or after them. */
 uint32_t crc_add(uint32_t crc, const uint8_t *bytes, size_t count, const struct crc_mask *mask);
 
 #endif

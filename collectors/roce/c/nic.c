@@ -1,4 +1,4 @@
-/* Regions, queue pairs and completions of a responder, and the processing of a frame. */
+/* Regions, queue pairs and completions of a responder, and processing of a frame. */
 #include "nic_internal.h"
 
 #include <stdlib.h>
@@ -68,8 +68,8 @@ struct queue_pair *find_queue_pair(struct roce_nic *nic, uint32_t qpn)
     return qpn && pair->qpn == qpn ? pair : NULL;
 }
 
-/* Returns an unused queue pair with a new number. Numbers ascend and are reused only after a
- * wrap-around, so that a packet for a closed queue pair does not reach a new one. */
+/* Returns an unused queue pair with a new number. Numbers ascend, and are reused only after they
+ * wrap around. So a packet for a closed queue pair does not reach a new one. */
 static struct queue_pair *free_place(struct roce_nic *nic)
 {
     for (uint32_t tried = 0; tried < nic->config.queue_pairs; tried++) {
@@ -129,7 +129,7 @@ uint32_t roce_expected(struct roce_nic *nic, uint32_t qpn)
     return psn;
 }
 
-/* Checks that a packet is from the peer of its queue pair (IBTA, 9.6.1). */
+/* Checks that a packet is from the peer of the queue pair (IBTA, 9.6.1). */
 static enum roce_reason check_headers(const struct queue_pair *pair, const struct packet *packet,
                                       struct roce_refusal *refusal)
 {

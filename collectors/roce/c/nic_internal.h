@@ -1,4 +1,5 @@
-/* Memory layout of the responder, and interfaces of its parts: packets, rules, responses. */
+/* Memory layout of the responder, and interfaces between its parts: packets, rules and
+ * responses. */
 #ifndef COLLECTORS_ROCE_NIC_INTERNAL_H
 #define COLLECTORS_ROCE_NIC_INTERNAL_H
 
@@ -11,7 +12,7 @@ enum {
     GSI = 1 /* queue pair of connection management */
 };
 
-/* Opcodes without their transport (IBTA, 9.2.1). */
+/* Opcodes without the bits of the transport (IBTA, 9.2.1). */
 enum {
     SEND_FIRST = 0x00, SEND_MIDDLE, SEND_LAST, SEND_LAST_IMMEDIATE, SEND_ONLY, SEND_ONLY_IMMEDIATE,
     WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST, WRITE_LAST_IMMEDIATE, WRITE_ONLY, WRITE_ONLY_IMMEDIATE,
@@ -25,29 +26,30 @@ enum {
 /* Properties of an opcode. */
 enum {
     IS_REQUEST = 1, IS_WRITE = 2, IS_ATOMIC = 4, HAS_IMMEDIATE = 8,
-    BEGINS = 16, ENDS = 32, /* position of the packet in a message */
+    BEGINS = 16, ENDS = 32, /* position of the packet in its message */
     IS_RC_ONLY = 64, IS_SEND = 128
 };
 
 struct operation {
     uint8_t is;
-    uint8_t headers; /* number of header bytes between BTH and payload */
+    uint8_t headers; /* number of bytes of the headers between BTH and payload */
 };
 
 extern const struct operation operations[OPERATIONS];
 
 /* AETH syndromes (IBTA, 9.7.5.1) */
 enum {
-    SYNDROME_ACK = 0x1f, SYNDROME_RNR = 0x20, /* base value; the low bits encode the time to wait */
+    /* base value; the low bits are a code of the time to wait */
+    SYNDROME_ACK = 0x1f, SYNDROME_RNR = 0x20,
     NAK_SEQUENCE = 0x60, NAK_INVALID = 0x61, NAK_ACCESS = 0x62,
-    RNR_WAIT = 1 /* code of 10 us (table 45) */
+    RNR_WAIT = 1 /* code for 10 us (table 45) */
 };
 
 struct packet {
-    const uint8_t *frame, *bth, *headers, *payload; /* headers are those after BTH */
+    const uint8_t *frame, *bth, *headers, *payload; /* `headers` are the headers after BTH */
     struct roce_gid source, destination;
     uint32_t qpn, psn;
-    uint32_t payload_length; /* number of payload bytes, without padding */
+    uint32_t payload_length; /* number of bytes of the payload, without padding */
     const struct operation *operation;
     uint16_t ethertype;
     uint8_t opcode, padding;
@@ -62,7 +64,7 @@ struct domain {
 };
 
 struct replay {
-    uint64_t before; /* value before the operation */
+    uint64_t before; /* value before the atomic operation */
     uint32_t psn;
     bool is_used;
 };
@@ -73,9 +75,10 @@ struct queue_pair {
     uint32_t qpn; /* 0 means unused */
     uint32_t psn; /* expected */
     uint32_t msn; /* number of completed messages */
-    uint32_t receives; /* number of completions that still fit */
+    uint32_t receives; /* number of completions for which there is still room */
     bool is_broken, is_nak_sent, is_dropping;
-    bool is_open; /* whether a message has begun; the next fields describe this message */
+    /* whether a message has begun but not ended; the next fields describe this message */
+    bool is_open;
     uint64_t at;
     uint32_t left, written;
     uint32_t next_replay;
@@ -95,7 +98,7 @@ struct roce_nic {
     uint32_t domains_used;
     struct queue_pair *queue_pairs; /* array index: qpn % config.queue_pairs */
     uint32_t next_qpn;
-    struct roce_completion *completions; /* ring with room for all waiting completions */
+    struct roce_completion *completions; /* ring; it has room for all waiting completions */
     uint64_t completions_put, completions_taken, completions_room;
     struct roce_refusal refusals[ROCE_REFUSALS]; /* ring */
     uint64_t refusals_put;
@@ -103,11 +106,12 @@ struct roce_nic {
     uint64_t managed_put, managed_taken;
 };
 
-/* Processes a frame; `refusal` describes an error. The caller holds the lock. */
+/* Processes a frame. If the frame is rejected, `refusal` describes the reason. The caller must have
+ * the lock. */
 enum roce_reason take_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length,
                             struct roce_refusal *refusal, struct roce_reply *reply);
 
-/* Processes a frame like take_frame(), and stores the refusal, if any. */
+/* Processes a frame like take_frame(). If the frame is rejected, stores the refusal. */
 void receive_frame(struct roce_nic *nic, const uint8_t *frame, uint32_t length, uint64_t time_ns,
                    struct roce_reply *reply);
 
@@ -118,7 +122,7 @@ struct queue_pair *find_queue_pair(struct roce_nic *nic, uint32_t qpn);
 enum roce_reason respond(struct roce_nic *nic, struct queue_pair *pair, const struct packet *packet,
                          struct roce_refusal *refusal, struct roce_reply *reply);
 
-/* Content of a response; `before` is the value before an atomic operation. */
+/* Content of a response. `before` is the value before an atomic operation. */
 struct answer {
     uint32_t psn;
     uint8_t opcode, syndrome;

@@ -1,5 +1,5 @@
-/* Parser from a frame to a packet with a valid iCRC, for RoCEv1 and for RoCEv2 over IPv4 and
- * IPv6. */
+/* Parser of frames: RoCEv1, and RoCEv2 over IPv4 and IPv6. The result is a packet whose iCRC is
+ * valid. */
 #include "numbers.h"
 #include "crc.h"
 #include "nic_internal.h"
@@ -51,9 +51,9 @@ uint16_t ip_checksum(const uint8_t *header)
     return folded(add_words(0, header, IPV4));
 }
 
-/* The iCRC covers fields that change in transit as ones (IBTA A16.5.1, A17.3.3): TOS, TTL and
- * checksum of IPv4; traffic class, flow label and hop limit of IPv6 and GRH; UDP checksum; FECN and
- * BECN of BTH. */
+/* In the iCRC, fields that change in transit count as ones (IBTA A16.5.1, A17.3.3). These are: TOS,
+ * TTL and checksum of IPv4; traffic class, flow label and hop limit of IPv6 and GRH; the UDP
+ * checksum; FECN and BECN of BTH. */
 static const struct crc_mask over_ipv4 = {{
     [1] = 0xff, [8] = 0xff, [10] = 0xff, 0xff, [IPV4 + 6] = 0xff, 0xff, [IPV4 + UDP + 4] = 0xff,
 }};
@@ -64,7 +64,7 @@ static const struct crc_mask over_grh = {{
     0x0f, 0xff, 0xff, 0xff, [7] = 0xff, [GRH + 4] = 0xff,
 }};
 
-/* Returns the correct iCRC; its first byte on the wire is the lowest. */
+/* Returns the correct iCRC. The lowest byte of the result is the first byte on the wire. */
 uint32_t icrc(const uint8_t *network, const uint8_t *bth, const uint8_t *end)
 {
     const struct crc_mask *mask = &over_ipv4;
@@ -122,7 +122,7 @@ static enum roce_reason read_ipv4(const uint8_t *ip, const uint8_t **end, struct
     return read_udp(ip, ip + IPV4, ip + length, end);
 }
 
-/* Reads an IPv6 header, or a GRH, which has the same format (IBTA, 8.3). */
+/* Reads an IPv6 header, or a GRH, whose format is the same (IBTA, 8.3). */
 static enum roce_reason read_ipv6(const uint8_t *ip, const uint8_t **end, struct packet *packet)
 {
     bool is_grh = packet->ethertype == ROCE_V1;
@@ -164,7 +164,8 @@ static enum roce_reason read_network(const struct roce_nic *nic, const uint8_t *
     }
 }
 
-/* Finds the end of the opcode's headers; knows only headers of supported requests. */
+/* Finds the end of the headers that the opcode requires. Only the headers of supported requests are
+ * known. */
 static enum roce_reason read_transport(const uint8_t *end, struct packet *packet)
 {
     const uint8_t *bth = packet->bth;

@@ -1,4 +1,4 @@
-/* Responder on a packet socket with a mapped ring (packet(7), TPACKET_V2). */
+/* Responder on a packet socket. The socket has a mapped ring (packet(7), TPACKET_V2). */
 #define _GNU_SOURCE
 #include "raw_socket.h"
 
@@ -23,7 +23,7 @@ struct roce_socket {
     struct roce_nic *nic;
     int socket;
     uint8_t *ring;
-    /* power of 2; small slots keep a larger part of the ring in CPU caches */
+    /* power of 2; if slots are small, the CPU caches contain a larger part of the ring */
     uint32_t slot_bytes;
     uint32_t head;
     struct roce_reply replies[BATCH];
@@ -36,7 +36,7 @@ static size_t ring_bytes(const struct roce_socket *sock)
     return (size_t)sock->slot_bytes * SLOTS;
 }
 
-/* A slot has room for the largest frame of the interface and for the kernel's header. */
+/* A slot must have room for the kernel's header and for the largest frame of the interface. */
 static int choose_slots(struct roce_socket *sock, const char *interface)
 {
     struct ifreq request = {0};
@@ -109,8 +109,8 @@ static bool is_filled(const struct roce_socket *sock)
     return __atomic_load_n(&slot(sock)->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
 }
 
-/* Processes one frame of the ring. The kernel has removed VLAN tags. The responder does not accept
- * tagged frames, so it counts them like empty frames. */
+/* Processes one frame from the ring. The kernel has removed VLAN tags from frames. The responder
+ * does not accept frames that had a tag, so it counts them like empty frames. */
 static bool take_slot(struct roce_socket *sock, uint64_t now_ns, struct roce_reply *reply)
 {
     struct tpacket2_hdr *header = slot(sock);
@@ -125,7 +125,7 @@ static bool take_slot(struct roce_socket *sock, uint64_t now_ns, struct roce_rep
 
 struct batch {
     uint32_t taken, answered;
-    bool is_reported; /* true if completions or frames of connection management are waiting */
+    bool is_reported; /* whether completions or management frames are waiting */
 };
 
 static struct batch take_batch(struct roce_socket *sock)
@@ -157,7 +157,7 @@ static int send_replies(struct roce_socket *sock, uint32_t count)
 
         if (done > 0)
             sent += (uint32_t)done;
-        else if (errno == ENOBUFS) /* the response is lost, but peers retransmit their requests */
+        else if (errno == ENOBUFS) /* this response is lost, but peers resend their requests */
             sent++;
         else if (errno != EINTR)
             return errno;
@@ -165,7 +165,8 @@ static int send_replies(struct roce_socket *sock, uint32_t count)
     return 0;
 }
 
-/* Returns 0 if the interface delivers frames, otherwise an errno, for example if it is down. */
+/* Returns 0 if the interface delivers frames. Otherwise returns an errno, e.g. if the interface is
+ * down. */
 static int socket_error(const struct roce_socket *sock)
 {
     int error = 0;
@@ -175,9 +176,10 @@ static int socket_error(const struct roce_socket *sock)
     return error;
 }
 
-/* Waits until frames may have arrived or `stop` is readable. If frames arrived recently, it first
- * sleeps briefly, so that several frames share a wakeup (like interrupt moderation of NICs). A
- * wakeup costs the sender of a frame many times more CPU time than the frame itself. */
+/* Waits until frames may have arrived, or until `stop` is readable. If frames arrived recently, it
+ * first sleeps for a short time, so that one wakeup handles several frames (like interrupt
+ * moderation of NICs). A wakeup costs the sender of a frame many times more CPU time than the frame
+ * itself. */
 static int await_frames(const struct roce_socket *sock, int stop, bool some_came, bool *is_over)
 {
     struct pollfd waiting[] = {{stop, POLLIN, 0}, {sock->socket, POLLIN, 0}};

@@ -1,5 +1,5 @@
-/* Responder in real time, with frames from a packet socket's ring and responses over the same
- * socket. */
+/* Responder in real time. Frames come from the ring of a packet socket, and responses are sent over
+ * the same socket. */
 #ifndef COLLECTORS_ROCE_RAW_SOCKET_H
 #define COLLECTORS_ROCE_RAW_SOCKET_H
 
@@ -7,18 +7,18 @@
 
 struct roce_socket;
 
-/* Returns NULL on failure, with errno. */
+/* Opens the socket. Returns NULL and sets errno on failure. */
 struct roce_socket *roce_socket_open(struct roce_nic *nic, const char *interface);
 void roce_socket_close(struct roce_socket *sock);
 
-/* Runs until `stop` is readable. Increments the event counter `wake` (eventfd(2)) for
- * completions and frames of connection management. Returns 0 or an errno. */
+/* Runs until `stop` is readable. For completions and management frames, it increments the event
+ * counter `wake` (eventfd(2)). Returns 0 or an errno. */
 int roce_socket_run(struct roce_socket *sock, int stop, int wake);
 
-/* Sends a frame over the socket's interface, from any thread. Returns 0 or an errno. */
+/* Sends a frame over the interface of the socket. Any thread may call it. Returns 0 or an errno. */
 int roce_socket_send(struct roce_socket *sock, const uint8_t *frame, uint32_t length);
 
-/* Returns the number of frames lost to a full ring since the last call. */
+/* Returns how many frames were lost because the ring was full, since the last call. */
 uint64_t roce_socket_drops(struct roce_socket *sock);
 
 #endif

@@ -1,6 +1,6 @@
-/* Rules of a responder (IBTA, 9.6 to 9.8): which requests are executed, and the responses.
+/* Rules of a responder (IBTA, 9.6 to 9.8): which requests it executes, and how it responds.
  *
- * The order of checks is that of Linux's rdma_rxe. */
+ * The checks have the same order as in Linux's rdma_rxe. */
 #include "numbers.h"
 #include "nic_internal.h"
 
@@ -36,8 +36,8 @@ static enum roce_reason note(const struct request *request, enum roce_reason rea
     return reason;
 }
 
-/* Rejects a request. The NAK ends a reliable connection; UC silently drops the rest of the message
- * (9.9.3). */
+/* Rejects a request. On a reliable connection, a NAK ends the connection. On UC, the rest of the
+ * message is dropped without a response (9.9.3). */
 static void refuse(const struct request *request, uint8_t syndrome)
 {
     if (request->pair->with.is_reliable) {
@@ -49,14 +49,14 @@ static void refuse(const struct request *request, uint8_t syndrome)
     }
 }
 
-/* Returns the distance from PSN `of` to `psn`, modulo the PSN space (9.7.1). */
+/* Returns the distance from the PSN `of` to the PSN `psn`, modulo the PSN space (9.7.1). */
 static int32_t ahead(uint32_t psn, uint32_t of)
 {
     return (int32_t)((psn - of) << 8) >> 8;
 }
 
-/* Handles a retransmitted request (9.7.5.1.3). A write is acknowledged again, with the last
- * executed PSN. The response to an atomic operation is sent again. */
+/* Handles a request that was sent again (9.7.5.1.3). For a write, it sends an ACK with the PSN that
+ * was executed last. For an atomic operation, it sends the stored response again. */
 static enum roce_reason repeat(const struct request *request)
 {
     const struct queue_pair *pair = request->pair;
@@ -99,13 +99,13 @@ static enum roce_reason check_psn(const struct request *request)
     return distance ? ROCE_GAP : ROCE_ACCEPTED;
 }
 
-/* Checks that first, middle and last packet of a message are in order (9.7.4.1.2). */
+/* Checks that the first, middle and last packets of a message are in this order (9.7.4.1.2). */
 static enum roce_reason check_order(const struct request *request)
 {
     struct queue_pair *pair = request->pair;
 
     if (pair->is_open && is(request, BEGINS)) {
-        if (!pair->with.is_reliable) { /* the previous message is abandoned (9.8.2) */
+        if (!pair->with.is_reliable) { /* the rest of the previous message is ignored (9.8.2) */
             pair->is_open = false;
             return ROCE_ACCEPTED;
         }
@@ -118,8 +118,8 @@ static enum roce_reason check_order(const struct request *request)
     return ROCE_NOT_BEGUN;
 }
 
-/* Adds a completion. The ring has a slot for each waiting completion, even of closed queue
- * pairs. */
+/* Adds a completion. The ring has a slot for each waiting completion, even for those of closed
+ * queue pairs. */
 static bool may_complete(const struct request *request)
 {
     const struct roce_nic *nic = request->nic;
@@ -151,7 +151,7 @@ static enum roce_reason check_rights(const struct request *request)
     return ROCE_ACCEPTED;
 }
 
-/* Checks RETH or AtomicETH, which both begin with address and R_Key (9.3.3, 9.3.4). */
+/* Checks RETH or AtomicETH. Both begin with the address and the R_Key (9.3.3, 9.3.4). */
 static enum roce_reason check_memory(const struct request *request, uint64_t at, uint32_t key,
                                      uint32_t length)
 {
@@ -171,7 +171,8 @@ static enum roce_reason check_memory(const struct request *request, uint64_t at,
     return reason;
 }
 
-/* Checks the payload length (9.7.4.1.6) of a packet; `left` bytes of its message remain. */
+/* Checks the length of the payload (9.7.4.1.6) of a packet. `left` is the number of bytes of the
+ * message that are still missing. */
 static enum roce_reason check_length(const struct request *request, uint32_t left)
 {
     const struct packet *packet = request->packet;
@@ -211,7 +212,7 @@ static enum roce_reason carry_out_write(const struct request *request)
     if (is(request, BEGINS)) {
         at = get64(packet->headers);
         left = get32(packet->headers + 12);
-        if (left) /* 9.7.4.1.5: without data, R_Key and address are not checked */
+        if (left) /* 9.7.4.1.5: if there is no data, R_Key and address are not checked */
             reason = check_memory(request, at, get32(packet->headers + 8), left);
     }
     if (reason || (reason = check_length(request, left)))

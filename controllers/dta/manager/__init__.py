@@ -1,1 +1,1 @@
-"""DTA manager: starts reporters, translators and collectors from one file, and queries stores."""
+"""DTA manager: starts a DTA system from one file, and queries the system's stores."""

@@ -17,7 +17,7 @@ from telemark.session import cli
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `telemark dta`; options shared with experiments have the same meaning."""
+    """Add the options of `telemark dta`. Options that experiments also have mean the same here."""
     parser.add_argument("file", type=Path, metavar="FILE", help="the system")
     parser.add_argument(
         "--ask", nargs=3, action="append", metavar=("COLLECTOR", "STORE", "KEY"),
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; return the exit status: 0 on success, 2 for an error in the file."""
+    """Run the command. Return the exit status: 0 on success, 2 for an error in the file."""
     options.out = (options.out or cli.RESULTS / "dta" / options.file.stem).absolute()
     try:
         if options.time == "virtual" and options.interactive:

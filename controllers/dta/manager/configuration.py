@@ -1,7 +1,7 @@
-"""Reader of the file that describes a DTA system for `telemark dta`; keys:
-docs/how-to/dta-system.md.
+"""Reader of the file that describes a DTA system for `telemark dta`.
 
-Errors are reported in one line: file, key, value and expected value.
+docs/how-to/dta-system.md describes the keys. An error is reported in one line: file, key, value and
+expected value.
 """
 
 import dataclasses
@@ -23,12 +23,12 @@ from telemark.topology.links import PROPERTIES
 from telemark.traffic.flows import Flow
 
 MOST = (1 << 64) - 1
-Link: TypeAlias = tuple[str, str, Mapping[str, Any]]  # two nodes, and their link's properties
+Link: TypeAlias = tuple[str, str, Mapping[str, Any]]  # two nodes, and the properties of their link
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A store of a collector, and the maximum rate of requests to it (None: unlimited)."""
+    """A store of a collector, and the maximum rate of requests to it (None: no limit)."""
 
     kind: StoreKind
     requests_per_s: float | None = None
@@ -46,7 +46,7 @@ class Sender:
 
 @dataclass(frozen=True)
 class Question:
-    """Keys, flows or lists to query from a store."""
+    """Keys, flows or lists for which a store is queried."""
 
     collector: str
     store: str
@@ -55,11 +55,12 @@ class Question:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Contents of the file. A node that is neither translator nor reporter is a host."""
+    """Contents of the file. A node that is neither a translator nor a reporter is a host."""
 
     links: Sequence[Link]
     collectors: Mapping[str, Mapping[str, Kept]]
-    translators: Mapping[str, Sequence[str]]  # map from translator to its collectors
+    # map from translator to the collectors that it writes to
+    translators: Mapping[str, Sequence[str]]
     reporters: Mapping[str, Reporter]
     generators: Mapping[str, Sender]
     flows: Sequence[Flow]
@@ -76,12 +77,12 @@ class Configuration:
         return [node for node in self.nodes if node in {**self.translators, **self.reporters}]
 
     def translator_of(self, collector: str) -> str:
-        """Return the translator that writes to a collector."""
+        """Return the translator of a collector."""
         return next(name for name, each in self.translators.items() if collector in each)
 
 
 def read(path: Path) -> Configuration:
-    """Read the whole file. Raises TestbedError, in one line."""
+    """Read the whole file. Raises TestbedError, whose message is one line."""
     document = Document.load(path)
     found = document.fields(
         {
@@ -100,7 +101,11 @@ def read(path: Path) -> Configuration:
 
 
 def fields_of(made: type, **others: Callable[[Document], Any]) -> Readers:
-    """Return a reader for each field of a dataclass, by type or as given (None: no reader)."""
+    """Return a reader for each field of a dataclass.
+
+    The type of the field selects the reader, unless a reader is given. None means that the field
+    has no reader.
+    """
     readers: dict[Any, Callable[[Document], Any]] = {
         int: _natural, int | None: _natural, bool: Document.boolean, float: Document.number,
         float | None: Document.number, str: Document.text,
@@ -110,7 +115,7 @@ def fields_of(made: type, **others: Callable[[Document], Any]) -> Readers:
 
 
 def required_of(made: type) -> list[str]:
-    """Return the fields without a default."""
+    """Return the fields that have no default value."""
     return [
         each.name for each in dataclasses.fields(made)
         if each.default is each.default_factory is dataclasses.MISSING
@@ -160,7 +165,7 @@ def _store(document: Document) -> Kept:
     of_limits = {key: found.pop(key) for key in limits if key in found}
     del found["primitive"]
     made = document.make(kind, **found)
-    # Make the store here, so that error messages contain the location in this file.
+    # Create the store already here. Then error messages contain the location in this file.
     document.make(lambda: made.area("", 0).store(range(1, 2)))
     return Kept(made, **of_limits)
 
@@ -308,7 +313,7 @@ def _check_places(document: Document, made: Configuration) -> None:
 
 
 def _check_translators(document: Document, made: Configuration) -> None:
-    """Check that each collector has one translator, and that each report passes a translator."""
+    """Check that each collector has one translator, and that each report passes this translator."""
     named = [name for names in made.translators.values() for name in names]
     for translator, names in made.translators.items():
         for name in names:
@@ -333,7 +338,7 @@ def _check_translators(document: Document, made: Configuration) -> None:
 
 
 def _check_reports(document: Document, made: Configuration) -> None:
-    """Check that generators and questions refer to existing stores."""
+    """Check that generators and questions name existing stores."""
     for name, sender in made.generators.items():
         place = document["generators"][name]
         if sender.to not in made.collectors:

@@ -1,4 +1,4 @@
-"""Memory of a collector, and the sessions and service through which a translator writes to it.
+"""Memory of a collector, with the sessions and the service of the translator that writes to it.
 
 h2 = collector("h2", "10.0.0.2", [Area(slot(1), SLOTS, partial(KeyWriteStore, 1, SLOTS))], folder)
 translator = Translator(h2.sessions, [h2.service])
@@ -17,15 +17,15 @@ from controllers.dta.stores import Store
 from controllers.dta.translator import Service, WriteSession
 from controllers.roce.queue_pair import QueuePair
 
-FIRST_PSN = 0xFFFF00  # close to 2^24, so that every run tests the wrap-around
+FIRST_PSN = 0xFFFF00  # close to 2^24, so that sequence numbers wrap around in every run
 
 
 @dataclass(frozen=True)
 class Area:
-    """Memory area of a collector, and its store.
+    """A memory area of a collector, and its store.
 
-    `store` makes the store for given sessions. `file` is the name of the memory's file in a folder
-    (None: no file).
+    `store` creates the store for given sessions. `file` is the name of the file that contains the
+    memory; None means that no file does.
     """
 
     record: np.dtype[Any]
@@ -37,7 +37,7 @@ class Area:
 
 @dataclass(frozen=True)
 class Collector:
-    """Application of a collector's host, and its sessions and service for the translator."""
+    """Application of a collector's host, with the sessions and the service for the translator."""
 
     responder: Responder
     sessions: Sequence[QueuePair]
@@ -48,10 +48,10 @@ def collector(
     host: str, address: str, areas: Sequence[Area], folder: Path, *,
     switch_address: str = "10.0.9.1", first_session: int = 1,
 ) -> Collector:  # fmt: skip
-    """Make a collector for a host with this IPv4 address; each area has its own session.
+    """Create a collector for the host with this IPv4 address. Each area has its own session.
 
-    `switch_address` is the address of the translator. Session numbers start at `first_session`.
-    Raises ValueError for invalid stores.
+    `switch_address` is the address of the translator. The first session has the number
+    `first_session`. Raises ValueError for invalid stores.
     """
     numbers = range(first_session, first_session + len(areas))
     peers = [Peer(switch_address, qpn=0x10 + number, psn=FIRST_PSN) for number in numbers]

@@ -1,4 +1,4 @@
-"""One run of a DTA system: start, load, queries, stop."""
+"""One run of a DTA system: start, load, queries and stop."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.traffic.flows import Traffic
 
-# drop reasons of reports, NACKs and responses, which a switch consumes
+# drop reasons of reports, NACKs and responses; a switch drops these after it has handled them
 EXPECTED = ("ingress", "miss", "egress")
 LEAD_NS, SETTLE_NS = 100_000_000, 500_000_000
 CONSOLE = Console()
@@ -41,12 +41,13 @@ STORES = "stores"  # subfolder of the results
 
 
 def run_network(made: Configuration, options: argparse.Namespace, run: Run) -> int:
-    """Run a DTA system and return the exit status. Raises TestbedError."""
+    """Run a DTA system. Return the exit status. Raises TestbedError."""
     folder = options.out / STORES
     make_folder(folder)
     for host, stores in made.collectors.items():
         for store in stores:
-            (folder / file_of(host, store)).unlink(missing_ok=True)  # file of an earlier run
+            # an earlier run may have left it
+            (folder / file_of(host, store)).unlink(missing_ok=True)
     try:
         built = system(made, folder)
     except ValueError as error:
@@ -84,7 +85,7 @@ async def _run(made: Configuration, built: System, folder: Path, run: Run) -> No
 
 
 async def _load(made: Configuration, net: Network, run: Run) -> None:
-    """Send the flows, and wait for the generators."""
+    """Send the flows, and wait until the generators have finished."""
     start_ns = run.clock.now_ns() + LEAD_NS
     async with AsyncExitStack() as stack:
         if made.flows:
@@ -99,7 +100,7 @@ async def _load(made: Configuration, net: Network, run: Run) -> None:
 
 
 async def _flush(built: System, made: Configuration, switches: Mapping[str, fy.Switch]) -> None:
-    """Write the incomplete batches of translators."""
+    """Make translators write their incomplete batches."""
     for host, stores in built.stores.items():
         switch = switches[made.translator_of(host)]
         for service, store in stores.values():
@@ -118,7 +119,7 @@ Row = tuple[str, str, str, int]
 async def _events(
     made: Configuration, built: System, switches: Mapping[str, fy.Switch]
 ) -> list[Row]:
-    """Return the nonzero counts: switch, source, event, count."""
+    """Return the event counts that are not 0: switch, source, event, count."""
     rows = []
     for name, each in built.translators.items():
         for number, of in enumerate([None, *each.reporters]):
@@ -135,9 +136,9 @@ async def _events(
 async def _consumed(
     counted: Sequence[Row], built: System, switches: Mapping[str, fy.Switch]
 ) -> dict[str, int]:
-    """Return, per translator, the number of frames its program received minus those it sent.
+    """Return, for each translator, how many frames its program received but did not send.
 
-    `counted` are the event counts before the stores were flushed, since a flush counts as a report.
+    `counted` are the event counts before stores were flushed, because a flush counts as a report.
     """
     found = {}
     for name, place in built.translators.items():
@@ -153,12 +154,14 @@ async def _consumed(
 def reject_bmv2_drops(
     counters: Mapping[str, Mapping[str, Any]], consumed: Mapping[str, int]
 ) -> None:
-    """Raise InvalidRunError if a translator's bmv2 dropped frames, which bmv2 does not count.
+    """Raise InvalidRunError if the bmv2 of a translator dropped frames.
 
-    `consumed`: see _consumed().
+    bmv2 does not count its own drops.
+
+    For `consumed`, see _consumed().
     """
     for name, count in consumed.items():
-        inner = counters[name].get("inner")  # minip4 has no such counters
+        inner = counters[name].get("inner")  # minip4 does not have these counters
         if inner is not None and (missing := inner["into"] - inner["out"] - count) > 0:
             raise InvalidRunError(f"{name}: bmv2 dropped {missing:,} frames",
                                   "lower the rates in FILE or use --target minip4")  # fmt: skip
@@ -184,7 +187,7 @@ def open_memories(made: Configuration, folder: Path) -> dict[tuple[str, str], Me
 
 
 def _print_answers(made: Configuration, memories: Mapping[tuple[str, str], Memory]) -> None:
-    """Query each store for all sent reports, and print how many answers are right."""
+    """Query each store for all reports that were sent. Print how many answers are right."""
     rows = []
     for host, stores in made.collectors.items():
         loads = [each.load for each in made.generators.values() if each.to == host]

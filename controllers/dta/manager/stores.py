@@ -1,4 +1,4 @@
-"""Kinds of stores in a configuration file: their memory, queries and answers."""
+"""Kinds of stores in a configuration file: memory, queries and answers of each kind."""
 
 import re
 from abc import ABC, abstractmethod
@@ -27,17 +27,17 @@ from controllers.dta.watch import NODES, flow_key
 from telemark.errors import TestbedError
 
 Memory = NDArray[Any]  # records of a memory area
-# loads for the collector, and the fields of their reports
+# loads of the collector, each with the fields of its reports
 Reported = Iterable[tuple[Load, ReportFields]]
 
 _PROTOCOLS = {"tcp": 6, "udp": 17}
 _FLOW = re.compile(r"([\d.]+):(\d+)-([\d.]+):(\d+)/(\w+)(?:@(\d+))?")
 _KEY = "a number of up to 128 bits, or a flow such as 10.0.0.1:1000-10.0.0.2:5000/udp"
-_SHOWN = 8  # maximum number of list entries shown
+_SHOWN = 8  # number of list entries that are shown
 
 
 class Answers(NamedTuple):
-    """Results of queries for all reports that generators sent."""
+    """Results of the queries for all reports that the generators sent."""
 
     asked: int
     right: int
@@ -46,26 +46,26 @@ class Answers(NamedTuple):
 
 
 class StoreKind(ABC):
-    """A store of one primitive. Raises ValueError for invalid parameters."""
+    """A store for one primitive. Raises ValueError for invalid parameters."""
 
-    registers = 0  # number of the translator's registers that only this store uses
+    registers = 0  # number of registers of the translator that only this store uses
 
     @abstractmethod
     def area(self, file: str, first: int) -> Area:
-        """Return the memory area of the store, whose registers start at `first`."""
+        """Return the memory area of the store. Its registers start at `first`."""
 
     @abstractmethod
     def judge(self, memory: Memory, reported: Reported) -> Answers | None:
-        """Query all reported keys; return None if the right answers are unknown."""
+        """Query all keys that were reported. Return None if the right answers are unknown."""
 
     @abstractmethod
     def answer(self, memory: Memory, asked: str) -> str:
-        """Return the answer to a query for a key or a list, as text. Raises TestbedError."""
+        """Return the answer for a key or a list, as text. Raises TestbedError."""
 
 
 @dataclass(frozen=True)
 class KeyWrites(StoreKind):
-    """Key-Write; `copies` is the redundancy of keys that are queried."""
+    """Key-Write. `copies` is the redundancy that queries assume."""
 
     slots: int
     words: int = 1
@@ -78,7 +78,7 @@ class KeyWrites(StoreKind):
         return Area(slot(self.words), self.slots, store, file=file)
 
     def judge(self, memory: Memory, reported: Reported) -> Answers:
-        """See StoreKind; the right answer is the last value of each key."""
+        """See StoreKind. The right answer for a key is its last value."""
         counts = []
         for load, said in reported:
             if load.words == self.words:
@@ -113,7 +113,7 @@ class KeyIncrements(StoreKind):
         return Area(COUNTER, self.rows * self.slots, store, CounterSession, file)
 
     def judge(self, memory: Memory, reported: Reported) -> Answers:
-        """See StoreKind; the right answer is the sum of each key."""
+        """See StoreKind. The right answer for a key is the sum of its reports."""
         counts = []
         for load, said in reported:
             sent = said.key[said.opcode == Op.KEY_INCREMENT]
@@ -150,7 +150,7 @@ class Appends(StoreKind):
         return ListStore(self.entries, self.batches, self.lists, sessions[0], first)
 
     def judge(self, memory: Memory, reported: Reported) -> Answers:
-        """See StoreKind; compares all entries in the rings with the reported entries."""
+        """See StoreKind. Compares all entries in the rings with the entries that were reported."""
         sent: Counter[tuple[int, int]] = Counter()
         for _, said in reported:
             chosen = said.opcode == Op.APPEND
@@ -178,7 +178,7 @@ class Appends(StoreKind):
 
 @dataclass(frozen=True)
 class Postcarding(StoreKind):
-    """Postcarding; hops report values from 0 to `values` - 1."""
+    """Postcarding. Hops report values from 0 to `values` - 1."""
 
     slots: int
     rows: int = 4096
@@ -198,7 +198,7 @@ class Postcarding(StoreKind):
         return PostcardStore(self.slots, self.rows, sessions, first)
 
     def judge(self, memory: Memory, reported: Reported) -> Answers:
-        """See StoreKind; the right answer is the last path of each key."""
+        """See StoreKind. The right answer for a key is its last path."""
         counts = []
         for load, said in reported:
             sent = said[np.flatnonzero(said.opcode == Op.POSTCARDING)]
@@ -225,7 +225,7 @@ class Postcarding(StoreKind):
 
 @dataclass(frozen=True)
 class SketchMerges(StoreKind):
-    """Sketch-Merge; `reporters` reporters contribute to each sketch."""
+    """Sketch-Merge. Each sketch is the sum of sketches from `reporters` reporters."""
 
     columns: int
     reporters: int
@@ -244,10 +244,10 @@ class SketchMerges(StoreKind):
         return SketchStore(self.columns, self.reporters, self.sketches, sessions[0], first)
 
     def judge(self, memory: Memory, reported: Reported) -> None:
-        """See StoreKind; the right answers are unknown, since generators send random counters."""
+        """See StoreKind. The right answers are unknown, because generators send random counters."""
 
     def answer(self, memory: Memory, asked: str) -> str:
-        """See StoreKind; answers for each sketch."""
+        """See StoreKind. There is one answer per sketch."""
         if self.columns.bit_count() != 1:
             raise TestbedError(f"a sketch of {self.columns} columns: expected a power of two")
         sketches = memory.reshape(self.sketches, self.columns)
@@ -264,9 +264,9 @@ KINDS: dict[str, tuple[Op, type[StoreKind]]] = {
 
 
 def _last(said: ReportFields, op: Op) -> tuple[Words, NDArray[np.intp]]:
-    """Return the distinct keys of reports with an opcode, and the index of each key's last report.
+    """Return the distinct keys of reports with an opcode, and the index of the last report per key.
 
-    The keys have shape (n, 4).
+    The keys are an array of shape (n, 4).
     """
     chosen = np.flatnonzero(said.opcode == op)[::-1]
     keys, first = np.unique(said.key[chosen], axis=0, return_index=True)

@@ -1,4 +1,4 @@
-"""Topology of a DTA system, and the application or P4 program of each node."""
+"""Topology of a DTA system, and the application or the P4 program of each node."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ class Links(Topo):
     """Nodes and links of a configuration."""
 
     def build(self, made: Configuration) -> None:
-        """Build the topology; called by Topo with the constructor's arguments."""
+        """Build the topology. Topo calls this method with the constructor's arguments."""
         for node in made.switches:
             self.addSwitch(node)
         for node, address in addresses(made).items():
@@ -31,7 +31,7 @@ class Links(Topo):
 
 
 def addresses(made: Configuration) -> dict[str, str]:
-    """Return IPv4 addresses of hosts: 10.0.0.1 and so on, in the order of their names."""
+    """Return the IPv4 addresses of hosts: 10.0.0.1 and so on, in the order of the hosts' names."""
     hosts = sorted((node for node in made.nodes if node not in made.switches), key=natural)
     return {host: f"10.0.{n >> 8}.{n & 0xFF}" for n, host in enumerate(hosts, 1)}
 
@@ -43,22 +43,20 @@ class System:
     programs: dict[str, str]
     collectors: dict[str, Collector]
     translators: dict[str, Translator]
-    # map from collector to (map from store name to service number and store)
+    # map from collector to (map from store name to the service number and the store)
     stores: dict[str, dict[str, tuple[int, Store]]]
     generators: dict[str, Generator]
 
 
 def system(made: Configuration, folder: Path) -> System:
-    """Make a system with store files in `folder`. Raises ValueError for invalid
-    parameters.
-    """
+    """Create a system with store files in `folder`. Raises ValueError for invalid parameters."""
     hosts = addresses(made)
     collectors: dict[str, Collector] = {}
     translators, stores = {}, {}
     for index, (name, names) in enumerate(made.translators.items(), 1):
         sessions: list[QueuePair] = []
         services, rates = [], []
-        # map from kind of store to the number of registers already in use
+        # map from kind of store to the number of registers that stores already use
         registers: dict[type, int] = {}
         for host in names:
             areas = []
@@ -91,12 +89,15 @@ def system(made: Configuration, folder: Path) -> System:
 
 
 def file_of(collector: str, store: str) -> str:
-    """Return the name of a store's file."""
+    """Return the file name of a store."""
     return f"{collector}.{store}"
 
 
 def tracked(made: Configuration, translator: str) -> list[TrackedReporter]:
-    """Return the reporters that a translator tracks: all that report to its collectors."""
+    """Return the reporters that a translator tracks.
+
+    They are all reporters that send reports to its collectors.
+    """
     hosts, own = addresses(made), made.translators[translator]
     found = [
         TrackedReporter(reporter.address, reporter.number)

@@ -1,1 +1,1 @@
-"""Backend in real time: Mininet, with isolated namespaces per run."""
+"""Backend in real time: Mininet; each run has its own namespaces."""

@@ -1,8 +1,9 @@
 """Process of an application on a host in real time.
 
-    python -m telemark.backends.real.application_host
+    Command: python -m telemark.backends.real.application_host
 
-telemark.backends.real.applications starts it and describes the protocol.
+The module telemark.backends.real.applications starts this process. Its docstring describes the
+protocol.
 """
 
 import ctypes
@@ -91,7 +92,7 @@ class ProcessDatagramSocket(ProcessSocket):
 
 
 class ProcessFrameSocket(ProcessSocket):
-    """See telemark.apps.application.FrameSocket: a packet socket, packet(7)."""
+    """Packet socket, see packet(7) and telemark.apps.application.FrameSocket."""
 
     def send(self, frame: bytes) -> None:
         """Send a frame over the interface to which the socket is bound."""
@@ -127,7 +128,7 @@ class ProcessHost(Host):
         kernel.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         kernel.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         opened = ProcessFrameSocket(kernel)
-        if takes:  # without an IP address, the kernel sends no ARP, ICMP and RST
+        if takes:  # the kernel sends no ARP, ICMP and RST packets if the host has no IP address
             subprocess.run(["ip", "address", "flush", "dev", self._interface], check=True)
         kernel.bind((self._interface, ETH_P_ALL if takes else 0))
         return opened
@@ -137,7 +138,7 @@ class ProcessHost(Host):
         return sum(receiver.socket.kernel_drops() for receiver in self.receivers)
 
     def serve(self, commands: BinaryIO, answers: BinaryIO) -> None:
-        """Deliver packets and run callbacks until the input of commands ends."""
+        """Deliver packets and run callbacks until the end of the command input."""
         while True:
             waiting = {
                 receiver.socket.fileno(): receiver
@@ -172,7 +173,7 @@ def _library() -> ctypes.CDLL:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that finds classes of the experiment's script, which is __main__ in the parent."""
+    """Unpickler for classes of the experiment's script, which the parent calls __main__."""
 
     script: str | None = None
 
@@ -211,9 +212,12 @@ def _run(commands: BinaryIO, answers: BinaryIO) -> None:
 
 
 def main() -> None:
-    """Run an application; log an error as traceback and a last line."""
+    """Run an application.
+
+    Logs an error as a traceback, followed by a line that summarizes it.
+    """
     commands, answers = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # redirects output of the application to the log
+    os.dup2(2, 1)  # sends the output of the application to the log
     try:
         _run(commands, answers)
     except Exception as error:

@@ -1,8 +1,9 @@
 """Applications in real time: one process per application in the namespace of its host.
 
-The process runs telemark.backends.real.application_host. Its stdin receives a pickled Task, the
-pickled application, and the line CLOSE; EOF requests the result. Its stdout sends the lines READY
-and CLOSED, and a pickled ExitReport. Output of the application goes to a log.
+The process runs telemark.backends.real.application_host. The stdin of the process receives a
+pickled Task, the pickled application, and the line CLOSE. The end of stdin requests the result. The
+process writes the lines READY and CLOSED, and then a pickled ExitReport, to its stdout. Output of
+the application goes to a log.
 """
 
 import contextlib
@@ -28,18 +29,19 @@ from telemark.errors import TestbedError
 
 READY, CLOSE, CLOSED = b"ready\n", b"close\n", b"closed\n"
 FAILED = 1  # exit status
-SCRIPT = "__mp_main__"  # name of the experiment's script as a module, as in multiprocessing
-STOP_S = 10.0  # maximum time for delivery of the remaining packets and for the result
+# module name of the experiment's script in this process, as in multiprocessing
+SCRIPT = "__mp_main__"
+STOP_S = 10.0  # maximum time to deliver the remaining packets and to return the result
 
 
 @dataclass(frozen=True)
 class Task:
-    """Host of an application, and paths to import its class."""
+    """Host of an application, and the paths from which Python imports its class."""
 
     place: HostInfo
     interface: str
     paths: list[str]  # sys.path
-    script: str | None  # script of the experiment
+    script: str | None  # the experiment's script
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class ApplicationProcess:
         task = Task(
             place,
             interface=str(host.defaultIntf()),
-            # Skip entries of editable installs: they are names of import hooks, not paths.
+            # Skip the entries of editable installs: these entries are names of import hooks, not
+            # paths.
             paths=[str(Path(p).absolute()) if Path(p).exists() else p for p in sys.path],
             script=None if script is None else str(Path(script).absolute()),
         )
@@ -80,7 +83,7 @@ class ApplicationProcess:
             raise
 
     def close(self) -> None:
-        """Notify the application that the network stops; its timers no longer run."""
+        """Tell the application that the network stops; its timers no longer run."""
         self._request(CLOSE, CLOSED)
 
     def check_alive(self) -> None:
@@ -89,7 +92,10 @@ class ApplicationProcess:
             self._fail()
 
     def finish(self) -> None:
-        """Read the exit report after all packets were delivered. Raises TestbedError."""
+        """Read the exit report, which the process writes after it has delivered all packets.
+
+        Raises TestbedError.
+        """
         output = wait_for_output(self._process, STOP_S, str(self.running))
         if self._process.returncode:
             self._fail()
@@ -103,7 +109,7 @@ class ApplicationProcess:
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
-            # the process has not read all input
+            # the process has exited without reading all input
             with contextlib.suppress(BrokenPipeError):
                 if pipe is not None:
                     pipe.close()
@@ -136,7 +142,7 @@ class ApplicationLog(Exception):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that maps the script's module name (SCRIPT) to __main__."""
+    """Unpickler that looks up classes of the module SCRIPT in __main__."""
 
     def find_class(self, module: str, name: str) -> Any:
         return super().find_class("__main__" if module == SCRIPT else module, name)

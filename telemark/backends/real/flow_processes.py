@@ -1,4 +1,4 @@
-"""Sender and receiver processes of a flow in real time."""
+"""Processes that send and receive a flow in real time."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,10 @@ class End:
     process: asyncio.subprocess.Process
 
     async def await_word(self, word: str) -> None:
-        """Wait until the process prints a word. Raises TestbedError if the process exits before."""
+        """Wait until the process prints a word.
+
+        Raises TestbedError if the process exits without it.
+        """
         assert self.process.stdout is not None
         if await self.process.stdout.readline() != f"{word}\n".encode():
             _, errors = await self.process.communicate()
@@ -48,7 +51,7 @@ class End:
     async def output(self, *other_status: int) -> bytes:
         """Wait for the end of the process; return its stdout.
 
-        Raises TestbedError for an exit status other than 0 and `other_status`.
+        Raises TestbedError if the exit status is neither 0 nor `other_status`.
         """
         output, errors = await self.process.communicate()
         if self.process.returncode not in (0, *other_status):
@@ -59,7 +62,7 @@ class End:
 class FlowProcesses(ABC):
     """Processes at both ends of a flow.
 
-    Subclasses define the arguments and read the results.
+    Subclasses define the arguments of both programs and read their results.
     """
 
     def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: AnyFlow) -> None:

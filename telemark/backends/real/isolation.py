@@ -1,10 +1,11 @@
-"""Isolation of a run: its own namespaces, and a folder that is removed when the run ends.
+"""Isolation of a run: each run has its own namespaces, and a folder that exists until it ends.
 
-The process that the user started stays outside as the supervisor. Its child is process 1 of a new
-PID namespace. The child also creates a network and a mount namespace, and executes the run. The
-supervisor forwards signals to the child and removes the run's folder after the child has exited.
-When process 1 exits, the kernel kills all processes in the namespace. When the supervisor dies, the
-kernel kills process 1. So no process or interface remains, even after SIGKILL.
+The process that the user started is the supervisor; it stays outside the namespaces. Its child is
+process 1 of a new PID namespace. The child also creates a network namespace and a mount namespace,
+and executes the run. The supervisor forwards signals to the child, and removes the run's folder
+after the child has exited. When process 1 exits, the kernel kills all other processes in the PID
+namespace. When the supervisor dies, the kernel kills process 1. So no process or interface remains,
+even after SIGKILL.
 """
 
 import contextlib
@@ -26,20 +27,22 @@ from pathlib import Path
 from telemark.errors import TestbedError
 
 GRACE_S = 20.0  # maximum time for cleanup after the first signal
-AGAIN_S = 1.0  # a second signal within this time is ignored, a later one kills the run
-REMIND_S = 0.1  # interval at which the exception of a signal is raised again, in case it was lost
+AGAIN_S = 1.0  # a second signal is ignored within this time, and kills the run later
+# interval at which the exception of a signal is raised again, because it may have been lost
+REMIND_S = 0.1
 LOOK_S = 0.5  # interval of checks for a signal that arrived just before a blocking call
-SIGNALLED = 128  # exit status after a signal, minus the signal number
+SIGNALLED = 128  # exit status after a signal = SIGNALLED + number of the signal
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWNER = "owner"
-# message of process 1 after it created namespaces; the supervisor replies with the run's folder
+# message of process 1 when its namespaces exist; the supervisor replies with the run's folder
 READY = b"ready"
-# Shell commands that disable IPv6, because packets sent by the kernel would be counted.
+# Shell commands that disable IPv6. With IPv6, the kernel would send packets, which would be
+# counted.
 DISABLE_IPV6 = """for scope in all default; do
     [ ! -e /proc/sys/net/ipv6/conf/$scope ] || echo 1 > /proc/sys/net/ipv6/conf/$scope/disable_ipv6
 done"""
 
-# Constants of <sched.h>, <sys/mount.h> and <sys/prctl.h>, which Python 3.10 and 3.11 lack.
+# Constants of <sched.h>, <sys/mount.h> and <sys/prctl.h>; Python 3.10 and 3.11 lack them.
 CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 PR_SET_PDEATHSIG = 1
@@ -50,7 +53,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 def can_isolate() -> bool:
-    """Return whether this user can create the namespaces of a run on this machine."""
+    """Return whether this user may create the namespaces of a run on this machine."""
     command = ["unshare", "--net", "--mount", "--pid", "--fork", "true"]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
@@ -58,9 +61,9 @@ def can_isolate() -> bool:
 def fork() -> tuple[int, socket.socket]:
     """Fork into a new PID namespace; return the child's PID and a connection to it.
 
-    The child is process 1 there; in the child, the result is 0 and a connection to the supervisor.
-    STOPPING signals are blocked in both processes until inside() and supervise() handle them.
-    Raises TestbedError if the namespace cannot be created.
+    The child is process 1 of the namespace. In the child, the returned PID is 0, and the connection
+    leads to the supervisor. STOPPING signals are blocked in both processes until inside() and
+    supervise() handle them. Raises TestbedError if the namespace cannot be created.
     """
     if shutil.which("ip") is None:
         raise TestbedError("no ip found: run ./setup.sh (package iproute2)")
@@ -76,7 +79,7 @@ def fork() -> tuple[int, socket.socket]:
 
 @contextlib.contextmanager
 def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
-    """Set up the namespaces in this process, the child of fork(); yield the run's folder.
+    """Set up the namespaces in this process, which is the child of fork(); yield the run's folder.
 
     Raises TestbedError if the namespaces cannot be created.
     """
@@ -84,7 +87,7 @@ def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
     _system("unshare", CLONE_NEWNET | CLONE_NEWNS)
     _system("mount", b"none", b"/", None, MS_REC | MS_PRIVATE, None)
     _system("mount", b"proc", b"/proc", b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None)
-    if not interactive:  # only Mininet's CLI needs the session of the terminal
+    if not interactive:  # only Mininet's CLI needs the terminal's session
         os.setsid()
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
@@ -95,9 +98,9 @@ def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
     with supervisor, contextlib.suppress(BrokenPipeError):
         supervisor.send(READY)
         folder = supervisor.recv(4096)
-    if not folder:  # the supervisor has exited with a message, or was killed
+    if not folder:  # the supervisor was killed, or has exited with a message
         os._exit(1)
-    # Users can then run `minip4`, and `python` with the project's packages, in the namespaces.
+    # In the namespaces, users can then run `minip4`, and `python` with the project's packages.
     os.environ["PATH"] = f"{Path(sys.prefix, 'bin')}{os.pathsep}{os.environ.get('PATH', '')}"
     os.environ["TMPDIR"] = tempfile.tempdir = os.fsdecode(folder + b"/tmp")
     yield Path(os.fsdecode(folder))
@@ -124,17 +127,18 @@ def end_with_parent(parent: int) -> None:
 
 
 def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: float = 0.0) -> None:
-    """Let STOPPING signals raise `kind(number)` in the main thread.
+    """From now on, STOPPING signals raise `kind(number)` in the main thread.
 
     An exception from a signal handler may be lost in a bare `except` (as in logging and Mininet),
-    in a destructor, or in a callback from C. Therefore, it is raised again every REMIND_S, until it
-    is being handled or end_interrupt() is called. Cleanup is not interrupted. If cleanup does not
-    end, a second signal, at least AGAIN_S after the first, kills the process.
+    in a destructor, or in a callback from C. Therefore, the exception is raised again every
+    REMIND_S, until the main thread handles it or calls end_interrupt(). No exception is raised
+    while the main thread handles one, so cleanup is not interrupted. If cleanup does not end, a
+    second signal kills the process, if it arrives at least AGAIN_S after the first.
 
     Python handles a signal between two instructions of its main thread. The handling is delayed if
-    the signal arrives in another thread, or just before the main thread blocks. SIGALRM ends this
-    delay. A timer sends SIGALRM every `look_s` seconds; if `look_s` is 0, the supervisor sends it
-    (see supervise()).
+    the signal arrives in another thread, or just before a blocking call of the main thread. SIGALRM
+    ends this delay. A timer sends SIGALRM every `look_s` seconds. If `look_s` is 0, the supervisor
+    sends SIGALRM (see supervise()).
     """
     global _delays  # noqa: PLW0603
 
@@ -154,7 +158,7 @@ def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: fl
             if not _delays and not _is_handled(kind):
                 raise kind(_requested[0][0])
 
-    _delays = 0  # a child of fork() may begin within uninterrupted()
+    _delays = 0  # fork() may have been called within uninterrupted()
     for number in _handled_signals():
         signal.signal(number, on_signal)
     signal.signal(signal.SIGALRM, remind)
@@ -162,9 +166,9 @@ def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: fl
 
 
 def end_interrupt() -> int | None:
-    """Acknowledge the STOPPING signal and ignore further ones.
+    """Acknowledge the STOPPING signal that arrived, and ignore all further STOPPING signals.
 
-    Returns its number, or None if none arrived since interruptible().
+    Returns the number of the signal, or None if none has arrived since interruptible().
     """
     with uninterrupted():
         for number in (*STOPPING, signal.SIGALRM):
@@ -174,12 +178,12 @@ def end_interrupt() -> int | None:
 
 
 def _handled_signals() -> set[signal.Signals]:
-    """Return the STOPPING signals, without SIGHUP under nohup(1)."""
+    """Return the STOPPING signals that a run handles: all, but not SIGHUP under nohup(1)."""
     is_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return {*STOPPING} - ({signal.SIGHUP} if is_nohup else set())
 
 
-_requested: list[tuple[int, float]] = []  # the STOPPING signal and its time
+_requested: list[tuple[int, float]] = []  # the STOPPING signal that arrived, and its time
 _delays = 0  # number of active uninterrupted() blocks
 
 
@@ -197,14 +201,14 @@ def _is_handled(kind: object) -> bool:
 def uninterrupted() -> Iterator[None]:
     """Delay the exceptions of interruptible(), and KeyboardInterrupt, until the block ends.
 
-    Use it for os.fork(), and for C functions that call Python. It has an effect only in the main
-    thread, which handles signals.
+    Use it for os.fork(), and for C functions that call Python. It affects only the main thread,
+    because Python handles signals there.
     """
     global _delays  # noqa: PLW0603
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    delayed: list[int] = []  # Ctrl-C in a process that did not call interruptible()
+    delayed: list[int] = []  # Ctrl-C, in a process without interruptible()
     has_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if has_default:
         signal.signal(signal.SIGINT, lambda number, _frame: delayed.append(number))
@@ -223,7 +227,8 @@ def uninterrupted() -> Iterator[None]:
 
 def supervise(name: str, child: int, connection: socket.socket, *, interactive: bool) -> int:
     """Supervise the child of fork() until it ends; return its exit status."""
-    # Ctrl-Z cannot suspend a run. The supervisor must not stop when it takes the terminal back.
+    # Ctrl-Z must not suspend a run, and the supervisor must not stop when it takes the terminal
+    # back.
     signal.signal(signal.SIGTSTP, signal.SIG_IGN)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     if interactive:
@@ -283,9 +288,10 @@ def _foreground(group: int | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def run_folder(name: str) -> Iterator[Path]:
-    """Create a folder for one run, after removing folders of killed runs."""
+    """Create the folder of one run; first remove the folders of killed runs."""
     base = _base_folder()
-    with _locked(base):  # within this block, no other process creates or removes folders
+    # while this process has the lock, no other process creates or removes folders
+    with _locked(base):
         _sweep(base)
         folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
         owner = (folder / OWNER).open("w")
@@ -324,14 +330,14 @@ def _locked(folder: Path) -> Iterator[None]:
 def _sweep(base: Path) -> None:
     """Remove the folders of runs that have ended.
 
-    A running supervisor holds a lock on the owner file of its folder. The file contains the PID and
-    start time of the supervisor. A folder is removed only if the lock is free and the supervisor
-    does not exist.
+    While a supervisor runs, it has a lock on the owner file in its folder. This file contains the
+    PID and the start time of the supervisor. A folder is removed only if its owner file is not
+    locked and its supervisor does not exist.
     """
     for folder in base.iterdir():
         try:
             owner = (folder / OWNER).open("r+")
-        # the folder is empty because its run was killed within run_folder()
+        # the folder is empty: its run was killed within run_folder()
         except FileNotFoundError:
             with contextlib.suppress(OSError):
                 folder.rmdir()
@@ -349,8 +355,8 @@ def _sweep(base: Path) -> None:
 def _start_time(pid: int) -> str | None:
     """Return the start time of a process in clock ticks since boot; None if it has ended."""
     try:
-        # The name, in parentheses, may contain any characters; fields 3, 4, ... follow it
-        # (proc(5)).
+        # The name of the process is in parentheses and may contain any characters. Fields 3, 4, ...
+        # follow it (proc(5)).
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None

@@ -1,4 +1,4 @@
-"""Mininet's CLI, adapted to Telemark's switches; errors do not end the run."""
+"""Mininet's CLI, adapted to Telemark's switches. A failed command does not end the run."""
 
 import contextlib
 import itertools
@@ -25,20 +25,23 @@ IPERF_PORT, IPERF_S, UDP_RATE = 5001, 5, "10M"
 LISTENING_S = 5.0
 ANSWER_S = 30.0  # maximum duration of iperf
 INTERRUPT_S = 0.1  # time between the first and the second interrupt of a command
-SENTINEL = chr(127)  # prompt of the shells of Mininet's nodes
+SENTINEL = chr(127)  # prompt of the shells in Mininet's nodes
 READ_CHARS = 1024
 TERMINALS = {"xterm": "xterm", "gterm": "gnome-terminal"}
 
 
 class _Ended(BaseException):
-    """Signal that ends the run; Mininet catches only KeyboardInterrupt, not this exception."""
+    """Signal that ends the run.
+
+    Mininet does not catch this exception, because it is no KeyboardInterrupt.
+    """
 
 
 def run_cli(mininet: Mininet, script: Path | None = None) -> None:
     """Run the interactive CLI until `exit`, or the commands of a script.
 
-    Ctrl-C ends the current command of the interactive CLI; other signals, and any signal during a
-    script, end the run.
+    In the interactive CLI, Ctrl-C ends only the current command; other signals end the run. During
+    a script, any signal ends the run.
     """
     before = {number: signal.getsignal(number) for number in (*STOPPING, signal.SIGALRM)}
     number = None
@@ -64,12 +67,12 @@ def run_cli(mininet: Mininet, script: Path | None = None) -> None:
 
 
 def end_command(node: Node) -> None:
-    """End the current command of a node's shell; otherwise Mininet could not stop.
+    """End the current command of a node's shell. Otherwise, Mininet could not stop the node.
 
-    A prompt does not prove that the command has ended, because an interrupt just before the start
-    of the command also causes a prompt. Therefore, the shell is interrupted until it executes
-    `echo`, with increasing timeouts. An empty line precedes `echo`, because an interrupt may
-    discard the next character that bash reads.
+    A prompt does not prove that the command has ended: an interrupt just before the start of the
+    command also causes a prompt. Therefore, the shell is interrupted until it executes `echo`. The
+    timeout grows with each attempt. An empty line precedes `echo`, because bash may discard the
+    first character that it reads after an interrupt.
     """
     for attempt in itertools.count():
         if not node.waiting or node.shell.poll() is not None:
@@ -82,7 +85,7 @@ def end_command(node: Node) -> None:
 
 
 def _wait_for_answer(node: Node, answer: str, timeout_s: float) -> bool:
-    """Read the output of a node's shell up to `answer`; return whether it arrived in time."""
+    """Read the output of a node's shell until it ends with `answer`; return False on timeout."""
     received = ""
     until = time.monotonic() + timeout_s
     while (left_s := until - time.monotonic()) > 0:
@@ -96,7 +99,7 @@ def _wait_for_answer(node: Node, answer: str, timeout_s: float) -> bool:
 
 @contextlib.contextmanager
 def _silent_input() -> Iterator[TextIO]:
-    """Open an input without data and EOF, because Mininet polls an input at EOF forever."""
+    """Open an input that never has data or EOF. Mininet would poll an input at EOF forever."""
     reading, writing = os.pipe()
     with open(reading) as silent, open(writing, "w"):
         yield silent
@@ -135,7 +138,7 @@ class CommandLine(CLI):
     def waitForNode(self, node: Node) -> None:
         """Print the output of a command at a node, and forward typed input, until the command ends.
 
-        Raises TestbedError if the shell has ended, which Mininet's method does not detect.
+        Raises TestbedError if the shell has ended. Mininet's method does not detect this.
         """
         if self.isatty():
             quietRun("stty -icanon min 1")  # the terminal forwards each key immediately
@@ -171,7 +174,7 @@ class CommandLine(CLI):
         """
         super().do_link(line)
         words = line.split()
-        # an interface of a host loses routes and neighbours when it goes down
+        # when an interface of a host goes down, it loses its routes and neighbours
         if words[2:] == ["up"]:
             for host in self.mn.hosts:
                 if host.name in words:

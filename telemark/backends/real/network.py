@@ -1,4 +1,4 @@
-"""Network in real time: Mininet's namespaces, with a process per switch."""
+"""Network in real time: nodes are Mininet's namespaces, and each switch is a process."""
 
 import contextlib
 import itertools
@@ -42,9 +42,10 @@ from telemark.traffic.flows import AnyFlow, Schedule
 
 # maximum number of characters of an interface name (IFNAMSIZ of <linux/if.h> - 1)
 MAX_INTERFACE = 15
-FRAMES_S = 1.0  # frames may be sent until this time after the `with` block, as in virtual time
-# Counters of /proc/net/snmp and /proc/net/netstat: datagrams dropped because a buffer was full, and
-# frames with a wrong checksum or length. UDP's InErrors counts all of them.
+FRAMES_S = 1.0  # maximum time of a frame after the end of the `with` block, as in virtual time
+# Counters of /proc/net/snmp and /proc/net/netstat. NO_ROOM and FULL_BUFFERS count datagrams dropped
+# because a buffer was full. MALFORMED counts frames with a wrong checksum or length, but its UDP
+# counter InErrors counts all dropped datagrams.
 NO_ROOM = (("Udp", "RcvbufErrors"), ("Udp", "SndbufErrors"), ("Udp", "MemErrors"))
 MALFORMED = (("Ip", "InHdrErrors"), ("IpExt", "InTruncatedPkts"), ("Icmp", "InCsumErrors"),
              ("Tcp", "InCsumErrors"), ("Udp", "InErrors"))  # fmt: skip
@@ -52,7 +53,7 @@ FULL_BUFFERS = (("Udp", "RcvbufErrors"), ("Udp", "MemErrors"))
 
 
 class MininetBackend:
-    """NetworkBackend inside the namespaces of a run."""
+    """NetworkBackend in the namespaces of a run."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -65,7 +66,7 @@ class MininetBackend:
         self._applications: list[ApplicationProcess] = []
 
     def start(self, exit_stack: contextlib.ExitStack) -> None:
-        """Build Mininet's network; return when all switches are ready."""
+        """Build Mininet's network, and wait until all switches are ready."""
         settings = self._settings
         linked = {name for link in settings.topo.links() for name in link}
         if unlinked := sorted({*settings.topo.hosts()} - linked):
@@ -84,12 +85,13 @@ class MininetBackend:
             device_ids=settings.device_ids,
         )
         for program in {*settings.programs.values()}:
-            Engine(program.compiled.bmv2_json).close()  # compile once, before the switches start
+            # compile the program once, before the switches start
+            Engine(program.compiled.bmv2_json).close()
         for tool in ("send", "receive", "tcp_send", "tcp_receive", "send_frames"):
-            build_program(tool)  # compile before the traffic starts
+            build_program(tool)  # compile the tools before the traffic starts
         settings.report_progress("starting the network")
         setLogLevel("error")
-        # Mininet's function would change settings of the whole machine
+        # Mininet's function would change settings that affect the whole machine
         mininet.net.fixLimits = lambda: None
         self._mininet = Mininet(
             switch=_switch_maker(settings, switch_settings, exit_stack),
@@ -136,7 +138,7 @@ class MininetBackend:
         return process.running
 
     def _stop_mininet(self) -> None:
-        for node in self._mininet.values():  # a signal may have interrupted its command
+        for node in self._mininet.values():  # a signal may have interrupted a command of this node
             end_command(node)
         self._mininet.stop()
 
@@ -152,9 +154,9 @@ class MininetBackend:
         run_cli(self._mininet)
 
     async def run_script(self, script: Path) -> None:
-        """Run a script with Mininet's CLI; blocks this process."""
+        """Run a script with Mininet's CLI. The script blocks this process."""
         setLogLevel("output")
-        lg.ch.setStream(sys.stdout)  # print to stdout instead of stderr
+        lg.ch.setStream(sys.stdout)  # Mininet would print to stderr
         run_cli(self._mininet, script)
 
     def check_alive(self) -> None:
@@ -166,7 +168,10 @@ class MininetBackend:
         self._check_shells()
 
     def _check_shells(self) -> None:
-        """Raise TestbedError if a node's shell has ended, because its namespace ends with it."""
+        """Raise TestbedError if a node's shell has ended.
+
+        The node's namespace ends with its shell.
+        """
         for node in (*self.hosts, *self.switches):
             node.check_shell()
 
@@ -203,12 +208,12 @@ class MininetBackend:
     def rejected_frames(self) -> list[RejectedFrames]:
         """See NetworkBackend.
 
-        There are no examples, since captures are incomplete while switches run.
+        The frames have no examples, because captures are incomplete while switches run.
         """
         return self._malformed_frames(has_captures=False)
 
     def _malformed_frames(self, *, has_captures: bool) -> list[RejectedFrames]:
-        """Return the malformed frames according to kernel counters, with a captured example."""
+        """Return the malformed frames that kernels counted, each kind with one captured example."""
         rejected = []
         for host in self.hosts:
             counters = _protocol_counters(Path(f"/proc/{host.pid}/net"))
@@ -224,9 +229,10 @@ class MininetBackend:
         return rejected
 
     def _complete(self, frame: pcap.CapturedFrame) -> tuple[int, bytes] | None:
-        """Return time and bytes of a captured frame; None if it is truncated.
+        """Return time and bytes of a captured frame; None if the capture truncated the frame.
 
-        A truncated frame of a flow is padded instead, since the rest of its payload is zero.
+        A truncated frame of a flow is padded with zeros instead, because the rest of its payload is
+        zero.
         """
         ports = struct.unpack_from(">HH", frame.bytes.ljust(pcap.UDP + 4), pcap.UDP)
         if len(frame.bytes) < frame.length and self._flow_ports.isdisjoint(ports):
@@ -234,9 +240,10 @@ class MininetBackend:
         return frame.time_ns, frame.bytes.ljust(frame.length, b"\0")
 
     def _remove_too_long(self, outcome: Outcome) -> list[RejectedFrames]:
-        """Remove frames that exceed the MTU of hosts from the kernel's drops, and return them.
+        """Move frames that exceed the MTU of hosts from the kernel's drops to the returned list.
 
-        All drops at both ends of such a link are removed, because switches send some frames again.
+        If the link to a host has such frames, all drops at both ends are removed. An exact number
+        is unknown, because switches send some frames again.
         """
         rejected = []
         for port, end in self._host_links() if self._settings.capture else ():
@@ -256,7 +263,7 @@ class MininetBackend:
         return int(np.count_nonzero(lengths > limit))
 
     def _host_links(self) -> list[tuple[LinkEnd, LinkEnd]]:
-        """Return the links between a switch and a host, with the switch's end first."""
+        """Return the links between a switch and a host, each with the switch's end first."""
         switches = {switch.name for switch in self.switches}
         return [(near, far) for link in self.links for near, far in (link, link[::-1])
                 if near.node in switches and far.node not in switches]  # fmt: skip
@@ -270,7 +277,7 @@ def check_interfaces(topo: Topo, target: str) -> None:
     for _, _, info in topo.links(sort=True, withInfo=True):
         for end in "12":
             node, port = info[f"node{end}"], info[f"port{end}"]
-            # name of the interface in Mininet's Topo
+            # interface name that Mininet's Topo specifies
             name = info.get(f"intfName{end}") or f"{node}-eth{port}"
             if target == "bmv2" and topo.isSwitch(node):
                 name = panel_interface(node, port)
@@ -297,7 +304,7 @@ class Host(Shell, Node):
 
     def __init__(self, name: str, mtu_bytes: int, **params: Any) -> None:
         self._mtu_bytes = mtu_bytes
-        self._addresses = "", ""  # IPv4 and MAC, set by configure()
+        self._addresses = "", ""  # IPv4 and MAC address, set by configure()
         super().__init__(name, **params)
 
     def IP(self, intf: Any = None) -> str:
@@ -309,7 +316,7 @@ class Host(Shell, Node):
         return super().MAC(intf) if self.intfs else self._addresses[1]
 
     def startShell(self, mnopts: str | None = None) -> None:
-        """Start the host's shell and disable IPv6 before an interface comes up."""
+        """Start the host's shell. Disable IPv6 before an interface comes up."""
         super().startShell(mnopts)
         self.cmd(DISABLE_IPV6)
 
@@ -320,8 +327,8 @@ class Host(Shell, Node):
     def configure(self, hosts: "Sequence[Host]") -> None:
         """Disable offloads, set the MTU, and add static neighbours and routes to all other hosts.
 
-        If the topology sets a host's `neighbours` (map from IPv4 to MAC address), only these are
-        added.
+        By default, all hosts are neighbours. If the topology sets a host's `neighbours` (map from
+        IPv4 to MAC address), only these are added.
         """
         self._addresses = self.IP(), self.MAC()
         interface = self.defaultIntf()
@@ -352,15 +359,20 @@ class Interface(Intf):
     """End of a link."""
 
     def delete(self) -> None:
-        """Remove the interface, unless the node's shell has ended; then the end of the run removes
-        it.
+        """Remove the interface.
+
+        If the node's shell has ended, do nothing, because the interface is removed when the run
+        ends.
         """
         with contextlib.suppress(TestbedError):
             super().delete()
 
 
 class ImpairedLink(Link):
-    """veth pair; its ends store the link parameters, which the switches implement."""
+    """veth pair.
+
+    Its ends only store the link parameters; the switches implement them.
+    """
 
     def __init__(self, node1: Any, node2: Any, **params: Any) -> None:
         own = dict(zip(("params1", "params2"), links.of_ends(node1, node2, params), strict=True))
@@ -385,7 +397,8 @@ def _end_of(interface: Any) -> LinkEnd:
 def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
     """Read the packets and drops of each interface from /proc/net/dev, see proc(5).
 
-    If an interface name does not begin with the node's name (such as eth0), the name is prefixed.
+    If the name of an interface (such as eth0) does not begin with the name of its node, the name of
+    the node is put before it.
     """
     counters = {}
     for line in path.read_text().splitlines()[2:]:

@@ -13,10 +13,10 @@ HIGHEST_PRIORITY = -20  # nice value, see nice(2)
 
 
 def raise_priority(pid: int) -> None:
-    """Give a session leader, and the processes that it will start, the highest nice priority.
+    """Give the highest priority to a session leader and to the processes that it will start.
 
-    If the kernel groups tasks by session (sched(7), autogroup), nice values apply only within a
-    session. Therefore, the session itself gets the priority, too. Real-time scheduling is
+    If the kernel groups tasks by session (autogroup, see sched(7)), nice values apply only within a
+    session. Therefore, the session itself also gets the priority. Real-time scheduling is
     unsuitable, because the kernel reserves 50 ms of each second for other tasks
     (sched_rt_runtime_us).
     """
@@ -29,9 +29,9 @@ def raise_priority(pid: int) -> None:
 def wait_for_output(process: "subprocess.Popen[AnyStr]", timeout_s: float, name: str) -> AnyStr:
     """Wait until a process exits; return its output.
 
-    The time during which the process's threads were runnable but not running extends the timeout,
-    so that a loaded machine causes no false timeout. On timeout, TestbedError is raised with that
-    time; the process is not killed.
+    A loaded machine must cause no false timeout. Therefore, time in which the threads of the
+    process were runnable but did not run does not count towards the timeout. On timeout,
+    TestbedError is raised; its message contains this time. The process is not killed.
     """
     deadline_s, last_wait_s = time.monotonic() + timeout_s, runqueue_wait_s(process.pid)
     total_wait_s = 0.0
@@ -51,9 +51,10 @@ def wait_for_output(process: "subprocess.Popen[AnyStr]", timeout_s: float, name:
 
 
 def runqueue_wait_s(pid: int) -> float:
-    """Return the total run-queue wait of a process's threads, in seconds; 0 if it has exited.
+    """Return how long all threads of a process have waited for a CPU, in s; 0 if it has exited.
 
-    Reads /proc/PID/task/TID/schedstat (field 2), see proc(5). Time blocked on I/O is not included.
+    Reads field 2 of /proc/PID/task/TID/schedstat, see proc(5). Time in which a thread was blocked,
+    e.g. on I/O, is not included.
     """
     wait_ns = 0
     for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):

@@ -1,4 +1,7 @@
-"""Shell of a Mininet node; it may exit, and signals may interrupt it."""
+"""Shell of a Mininet node.
+
+The shell may exit at any time, and signals may interrupt the code that uses it.
+"""
 
 import os
 import select
@@ -8,7 +11,7 @@ from telemark.errors import TestbedError
 
 
 class Shell:
-    """Mixin for Mininet's node classes; must precede them in the list of base classes."""
+    """Mixin for Mininet's node classes. It must precede them in the list of base classes."""
 
     name: str
     pid: int
@@ -17,13 +20,13 @@ class Shell:
     stdout: Any
     pollOut: Any
     waiting: bool
-    end = -1  # pidfd of the shell
+    end = -1  # pidfd of the shell; -1 before it starts
 
     def startShell(self, mnopts: str | None = None) -> None:
-        """Start the shell, and poll its output and its end."""
+        """Start the shell. Register its output and its end for polling."""
         super().startShell(mnopts)  # type: ignore[misc]
         self.end = os.pidfd_open(self.pid)
-        # replaces the event mask of Mininet, which includes POLLOUT
+        # replaces the event mask that Mininet registered, which includes POLLOUT
         for descriptor in (self.stdout, self.end):
             self.pollOut.register(descriptor, select.POLLIN)
 
@@ -39,17 +42,20 @@ class Shell:
         super().sendCmd(*args, **options)  # type: ignore[misc]
 
     def write(self, data: Any) -> None:
-        """Mark the shell as busy, then write to it.
+        """Set the node's `waiting` flag, then write to the shell.
 
-        Mininet marks the shell only after writing. A signal between both steps would leave a busy
-        shell without a mark. A mark on an idle shell is harmless: the shell is then interrupted,
-        and reports that it is ready.
+        Mininet sets the flag only after it has written. A signal between these two steps would
+        leave a shell that runs a command, without the flag. A flag for an idle shell is harmless:
+        the CLI then interrupts the shell, and the shell prints its prompt.
         """
         self.waiting = True
         super().write(data)  # type: ignore[misc]
 
     def waitReadable(self, timeoutms: int | None = None) -> Any:
-        """Poll the output. Raises TestbedError if the shell has ended, and all output was read."""
+        """Wait for output.
+
+        Raises TestbedError if the shell has ended and all its output was read.
+        """
         ready = super().waitReadable(timeoutms)  # type: ignore[misc]
         if ready and all(descriptor == self.end for descriptor, _ in ready):
             self.waiting = False

@@ -1,4 +1,4 @@
-"""Traffic in real time: processes in the hosts' namespaces that share one clock."""
+"""Traffic in real time: processes in the hosts' namespaces, which all use the same clock."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ from telemark.traffic.tcp import TcpFlow, TcpRecord
 BURST = 32  # maximum number of datagrams per batch of a late sender
 MAX_LAG_NS = 500_000_000  # a sender that is later than this stops
 END_LAG_NS = 50_000_000  # maximum lag at the end, in addition to 1 % of the duration
-RATE_NOT_KEPT = 3  # exit status of c/send.c if it did not keep its rate
+RATE_NOT_KEPT = 3  # exit status with which c/send.c reports that it did not keep its rate
 
 
 class UdpProcesses(FlowProcesses):
@@ -110,7 +110,7 @@ class TcpProcesses(FlowProcesses):
             raise FailedRunError(str(error)) from error
 
     async def record(self) -> TcpRecord:
-        """Close the connection, first at the receiver, and read the records of both ends."""
+        """Close the connection, at the receiver first. Then read the records of both ends."""
         self._receiver.process.send_signal(signal.SIGTERM)
         await self._receiver.output()
         await self._sender.output()
@@ -154,9 +154,10 @@ class FrameSender:
         )
 
     def finish(self, timeout_s: float) -> None:
-        """Wait for the last frame until the timeout, then stop sending.
+        """Wait until the last frame is sent or the timeout has passed. Then stop the process.
 
-        Raises InvalidRunError if a frame was sent too late, TestbedError if it could not be sent.
+        Raises InvalidRunError if a frame was sent too late, and TestbedError if a frame could not
+        be sent.
         """
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
@@ -178,7 +179,7 @@ class FrameSender:
         self._process.communicate()
 
 
-# time reserved for sending the start time to all senders
+# time to send the start time to all senders: in total, and per flow
 LEAD_NS, LEAD_PER_FLOW_NS = 20_000_000, 200_000
 
 
@@ -214,8 +215,8 @@ class ProcessTrafficDriver:
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
         """Wait until all packets are sent, and then for `drain_s`; return the records.
 
-        Raises RateError, with the records, if a sender did not keep its rate, and TestbedError if
-        a program failed.
+        Raises RateError, which contains the records, if a sender did not keep its rate. Raises
+        TestbedError if a program failed.
         """
         late: RateError | None = None
         for flow in self._flows.values():

@@ -1,1 +1,1 @@
-"""Backend in virtual time: one event queue, one process, no root."""
+"""Backend in virtual time: one event queue in one process; needs no root."""

@@ -23,13 +23,14 @@ from telemark.traffic.received import Taken
 if TYPE_CHECKING:
     from telemark.backends.virtual.network import Host
 
-# maximum number of timer calls at one time; above it, an endless loop is assumed
+# maximum number of timer calls at one time; more calls mean an endless loop
 MAX_CALLS = 1_000_000
 
 
 class Applications:
-    """Applications of one network; `neighbours` maps the IPv4 address of each host to its MAC
-    address.
+    """Applications of one network.
+
+    `neighbours` maps the IPv4 address of each host to its MAC address.
     """
 
     def __init__(self, virtual: Virtual, neighbours: Mapping[str, str], mtu_bytes: int) -> None:
@@ -39,7 +40,8 @@ class Applications:
         self._timers = Timers()
         self._hosts: list[VirtualHost] = []
         self._receivers: dict[int, tuple[VirtualHost, Receiver]] = {}  # by inbox
-        self._instant_ns = self._calls = 0  # current time, and number of timer calls at this time
+        # current time, and number of timer calls at the current time
+        self._instant_ns = self._calls = 0
 
     def run(self, host: "Host", application: Application) -> RunningApplication:
         """Start a copy of an application at a host."""
@@ -47,7 +49,7 @@ class Applications:
         return self.begin(host, pickle.loads(pickled(application, name)))
 
     def begin(self, host: "Host", application: Application) -> RunningApplication:
-        """Start an application without copying it."""
+        """Start the given application itself, not a copy."""
         running = RunningApplication(host.name, type(application).__name__)
         place = HostInfo(host.name, host.address, host.mac, self._mtu_bytes, self._neighbours)
         started = VirtualHost(self._virtual, host.node, place, self._timers, running)
@@ -73,7 +75,7 @@ class Applications:
         self._timers.call_due(now_ns)
 
     def hand_over(self) -> None:
-        """Deliver received packets to applications."""
+        """Deliver received packets to the applications that own the ports."""
         for inbox in self._virtual.inboxes.filled():
             if inbox not in self._receivers:  # a new port
                 self._receivers = {
@@ -84,7 +86,7 @@ class Applications:
             host.call(receiver.arrived)
 
     def close(self) -> None:
-        """Deliver held packets and stop timers before the network stops."""
+        """Deliver the packets that are held, and stop all timers, because the network will stop."""
         for host in self._hosts:
             host.call(host.close)
 
@@ -154,7 +156,7 @@ class VirtualHost(HostOfApplication):
 
 
 class VirtualSocket:
-    """See telemark.apps.application.Socket; `inbox` is None for sockets that only send."""
+    """See telemark.apps.application.Socket. A socket that can only send has `inbox` None."""
 
     max_batch = sys.maxsize
 

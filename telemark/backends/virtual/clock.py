@@ -1,4 +1,4 @@
-"""Virtual clock, and an asyncio event loop in which time advances only while all tasks wait."""
+"""Virtual clock, and an asyncio event loop whose time advances only while all tasks wait."""
 
 import asyncio
 import heapq
@@ -13,17 +13,19 @@ from telemark.errors import TestbedError
 
 T = TypeVar("T")
 
-START_NS = 1_000_000_000  # not 0, since P4 programs may use timestamp 0 for "never"
+START_NS = 1_000_000_000  # not 0, because 0 means "never" in the timestamps of some P4 programs
 SLICE_EVENTS = 2_000_000  # number of events between checks for signals and progress reports
 
 
 class Simulation(Protocol):
-    """Simulation that advances virtual time while all tasks wait."""
+    """Simulation whose time the clock advances while all tasks wait."""
 
     def advance(self, until_ns: int | None, max_events: int) -> bool:
-        """Process events until a point in time (None: until a controller must react).
+        """Process events until a point in time.
 
-        `now_ns` is the time reached. Returns False if there are no more events.
+        With None, process events until a controller must react.
+
+        After the call, `now_ns` is the time reached. Returns False if there are no more events.
         """
         ...
 
@@ -32,18 +34,19 @@ class Simulation(Protocol):
 
 
 class VirtualClock:
-    """Clock of a network in virtual time, of its controllers, and of asyncio.
+    """Virtual clock that a network, its controllers and asyncio share.
 
-    run() executes a coroutine in its own event loop. Tasks wait for this clock, for an asyncio
-    timer, or for a message of a switch. When all tasks wait, the clock processes the network's
-    events up to the earliest of these times. Then it wakes the waiting tasks in the order in which
-    they began to wait. Time does not advance while tasks run, and their order is deterministic.
+    run() executes a coroutine in its own event loop. A task waits for a time of this clock, for an
+    asyncio timer, or for a message of a switch. When all tasks wait, the clock processes the
+    network's events up to the earliest of these times. Then it wakes the tasks that are due, in the
+    order in which they began to wait. Time does not advance while tasks run, and the order of tasks
+    is deterministic.
     """
 
     def __init__(self) -> None:
         self._now_ns = START_NS
         self._began_s = time.monotonic()
-        self.on_progress: Callable[[], None] = lambda: None  # callback between slices of events
+        self.on_progress: Callable[[], None] = lambda: None  # called between slices of events
         self._simulation: Simulation | None = None
         self._numbers = itertools.count()
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -53,7 +56,10 @@ class VirtualClock:
         return self._now_ns if self._simulation is None else self._simulation.now_ns
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return at `time_ns`, after all events up to that time; immediately if it has passed."""
+        """Return at `time_ns`, after all events up to that time.
+
+        If that time has passed, return immediately.
+        """
         time_ns = math.ceil(time_ns)  # the argument may be a float
         if time_ns <= self.now_ns():
             return
@@ -62,7 +68,7 @@ class VirtualClock:
         await future
 
     def attach(self, world: Simulation) -> None:
-        """Attach a simulation. Raises TestbedError if a different one is attached."""
+        """Attach a simulation. Raises TestbedError if another simulation is attached."""
         if self._simulation is not None:
             raise TestbedError(
                 "virtual time: only one network at a time; leave the `with` block "
@@ -96,7 +102,7 @@ class VirtualClock:
                 loop.close()
 
     def advance(self, timer_ns: int | None) -> None:
-        """Advance to the next sleeping task, asyncio timer or message of a switch."""
+        """Advance to the earliest of: end of a sleep, asyncio timer, message of a switch."""
         while self._sleepers and self._sleepers[0][2].cancelled():
             heapq.heappop(self._sleepers)
         times = [] if timer_ns is None else [timer_ns]
@@ -123,7 +129,8 @@ class _Loop(asyncio.SelectorEventLoop):
 
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
-        self.threads = 0  # number of calls in threads; they take no virtual time
+        # number of calls that run in threads; virtual time does not advance during these calls
+        self.threads = 0
         super().__init__(_Selector(self))
 
     def time(self) -> float:
@@ -142,7 +149,7 @@ class _Loop(asyncio.SelectorEventLoop):
         self.threads -= 1
 
     async def shutdown_default_executor(self, *arguments: Any) -> None:
-        self.threads += 1  # this thread waits for the others
+        self.threads += 1  # this thread waits for the threads of these calls
         try:
             await super().shutdown_default_executor(*arguments)
         finally:
@@ -155,7 +162,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class _Selector(selectors.DefaultSelector):
-    """Selector that advances virtual time instead of waiting."""
+    """Selector that advances virtual time; asyncio's own selector would wait."""
 
     def __init__(self, loop: _Loop) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ class CommandLine:
     async def run_script(self, script: Path) -> None:
         """Run the commands of a script.
 
-        Raises TestbedError for an invalid command before it runs the first command.
+        Raises TestbedError if any command is invalid, before the first command runs.
         """
         commands = [(line, self._parse(line, script)) for line in script_lines(script)]
         for line, words in commands:
@@ -46,7 +46,10 @@ class CommandLine:
                     await self._sleep(float(seconds))
 
     def _parse(self, line: str, script: Path) -> list[str]:
-        """Return the words of a command without options, with addresses instead of host names."""
+        """Return the words of a command without its options.
+
+        Host names are replaced by addresses.
+        """
         words = line.split()
         match words:
             case ["pingall"]:
@@ -63,7 +66,7 @@ class CommandLine:
         )
 
     def _parse_ping(self, words: list[str]) -> list[str] | None:
-        """Return the count and the destination address; None for invalid arguments."""
+        """Return the count and the destination address; None if the arguments are invalid."""
         text = " ".join(words).replace("-c", "-c ").split()
         if "-c" not in text[:-1]:
             return None
@@ -80,7 +83,7 @@ class CommandLine:
             return None
 
     async def _ping(self, host: PingHost, count: int, address: str) -> None:
-        """Print the output of iputils' ping, with addresses instead of names."""
+        """Print the results like ping of iputils, but with addresses instead of names."""
         if not host.has_route(address):
             self._print("ping: connect: Network is unreachable")
             return
@@ -98,7 +101,7 @@ class CommandLine:
         self._print(f"{count} packets transmitted, {received} received, {lost:g}% packet loss")
 
     async def _ping_all(self) -> None:
-        """Print the output of Mininet's pingall."""
+        """Ping between all pairs of hosts, and print the results like Mininet's pingall."""
         sent = received = 0
         for name, host in self._hosts.items():
             reached = []

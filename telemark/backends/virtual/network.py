@@ -1,4 +1,4 @@
-"""Network in virtual time, with all switches and hosts in this process, without root."""
+"""Network in virtual time: all switches and hosts are in this process, and root is not needed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 POLL_NS = round(POLL_S * 1e9)
 NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, Mininet's default
-# maximum time for draining queues and links, as in a switch process
+# maximum time to drain queues and links, as in a switch process
 DRAIN_NS = 1_000_000_000
 DRAIN_EVENTS = 100_000
-# maximum number of events at one time; above it, a forwarding loop without delay is assumed
+# maximum number of events at one time; more events mean a forwarding loop without delay
 MAX_INSTANT_EVENTS = 20_000_000
-# number of events between reads of switch traces, so that their buffers do not fill up
+# number of events between two reads of switch traces; more events could fill the buffers
 TRACED_EVENTS = 256
 
 
 class ControlTimers:
-    """Schedule for polling switches for digest lists and idle table entries.
+    """Times at which switches are polled for digest lists and for idle table entries.
 
     `minip4 switch` polls every POLL_S seconds. In virtual time, a switch is polled only if its
-    controller needs it.
+    controller asked for digest lists or idle entries.
     """
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -54,8 +54,8 @@ class ControlTimers:
         self._turn = 0
 
     def next_ns(self, switches: Iterable[VirtualSwitch], now_ns: int) -> int | None:
-        """Return the time of the next poll; None if no switch needs one."""
-        # later, controllers may need polls of different switches
+        """Return the time of the next poll; None if no switch needs polls."""
+        # a new call of a controller may change the set of switches that need polls
         if self._plane.calls != self._seen_calls:
             self._seen_calls = self._plane.calls
             self._polled = [switch for switch in switches if switch.wants_polls]
@@ -72,7 +72,7 @@ class ControlTimers:
 
 @dataclass(frozen=True)
 class Host:
-    """Host with those attributes and methods of Mininet hosts that other code uses."""
+    """Host with the attributes and methods of Mininet's hosts that other code uses."""
 
     name: str
     interface: IPv4Interface
@@ -100,34 +100,37 @@ class Host:
 
 @dataclass
 class Switch:
-    """Switch with the interface of telemark.backends.real.targets.minip4.Minip4Switch."""
+    """Switch with the same interface as telemark.backends.real.targets.minip4.Minip4Switch."""
 
     name: str
     device_id: int
     node: int
     p4info_path: Path
     blob_path: Path
-    running: VirtualSwitch | None = None  # set while the network runs
+    running: VirtualSwitch | None = None  # the simulated switch, while the network runs
     clock_offset_us: int | None = 0  # see Minip4Switch
     clock_error_us: float = 0
     thrift: None = None
 
     @property
     def grpc_address(self) -> str:
-        """Target of grpc.aio channels in this process."""
+        """Target for grpc.aio channels within this process."""
         return SCHEME + self.name
 
     def set_link(self, port: int, **changes: Any) -> None:
-        """Change link parameters (see addLink()) of the link at a port, from the current time on.
+        """Change parameters of the link at a port (see addLink()), from the current time on.
 
-        Other parameters keep their values; packets in flight are not affected. Raises Minip4Error
-        or TestbedError.
+        Other parameters keep their values. Packets that are already in flight are not affected.
+        Raises Minip4Error or TestbedError.
         """
         own = links.properties(changes, f"switch {self.name}, port {port}")
         self._control("set_link", port=port, **own)
 
     def set_queue(self, port: int, **changes: int) -> None:
-        """Change depth (packets), bytes, rate_pps, rate_bps of a port's queues (or `priority`)."""
+        """Change `depth` (packets), `bytes`, `rate_pps` or `rate_bps` of the queues of a port.
+
+        With `priority`, only the queue of this priority changes.
+        """
         self._control("set_queue", port=port, **changes)
 
     def read_counters(self) -> dict[str, Any]:
@@ -144,7 +147,7 @@ class Switch:
 
 
 class VirtualBackend:
-    """NetworkBackend in virtual time, and the Simulation of its VirtualClock."""
+    """NetworkBackend in virtual time; also the Simulation that its VirtualClock advances."""
 
     def __init__(self, settings: Settings, clock: VirtualClock) -> None:
         self._settings = settings
@@ -159,7 +162,8 @@ class VirtualBackend:
         # map from switch to (map from port to interface name)
         self._ports: dict[str, dict[int, str]] = {}
         self._traced: list[VirtualSwitch] = []
-        self._instant_ns = self._instant_events = 0  # current time, and number of events before it
+        # current time, and number of events before this time
+        self._instant_ns = self._instant_events = 0
         self._plane = ControlPlane(clock, settings.control_delay_ns)
         self._control_timers = ControlTimers(self._plane)
 
@@ -278,7 +282,7 @@ class VirtualBackend:
         )
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
-        """Schedule raw frames; frames whose time has passed are sent immediately."""
+        """Schedule raw frames. A frame whose time has passed is sent immediately."""
         nodes = {host.name: host.node for host in self.hosts}
         self._virtual.send_frames(nodes[host], times_ns, frames)
 
@@ -299,9 +303,10 @@ class VirtualBackend:
         await CommandLine(hosts, self._clock, print).run_script(script)
 
     def _ping_host(self, host: Host) -> "PingHost":
-        """Start ping on a host.
+        """Start the ping application on a host.
 
-        Its static neighbours are those of the topology, or else all hosts.
+        The host's static neighbours are those that the topology sets. If it sets none, all hosts
+        are neighbours.
         """
         from telemark.backends.virtual.ping_host import PingHost  # noqa: PLC0415
 
@@ -354,7 +359,7 @@ class VirtualBackend:
         return outcome
 
     def _remarks(self) -> list[str]:
-        """Return a message if a network uses one thread although more were requested."""
+        """Return a message if more threads were requested, but a network used only one."""
         partitions = self._virtual.partitions
         if self._settings.threads == 1 or len(partitions) > 1:
             return []
@@ -367,7 +372,7 @@ class VirtualBackend:
     # --- construction ----------------------------------------------------------------------
 
     def _load_programs(self, exit_stack: ExitStack) -> dict[str, SwitchProgram]:
-        """Load the program of each switch; switches with the same program share one engine."""
+        """Load the program of each switch. Switches with the same program share one engine."""
         programs = self._settings.programs
         loaded = {
             program: SwitchProgram(program.compiled.bmv2_json, program.compiled.p4info)
@@ -389,7 +394,7 @@ class VirtualBackend:
         return node
 
     def _add_host(self, name: str, number: int) -> int:
-        """Add a host, with the addresses that Mininet assigns with autoSetMacs."""
+        """Add a host. Its addresses are those that Mininet assigns with autoSetMacs."""
         info = self._settings.topo.nodeInfo(name)
         address = info.get("ip") or (
             f"{ipAdd(number, prefixLen=NETWORK_BITS, ipBaseNum=NETWORK)}/{NETWORK_BITS}"

@@ -1,9 +1,9 @@
-"""Ping from a host in virtual time: ICMP echo and ARP, with a gateway and static neighbours.
+"""Ping from a host in virtual time: ICMP echo, ARP, a gateway, and static neighbours.
 
-Hosts of the event queue reply to echo requests but do not send any. This application sends them,
-and behaves like a kernel as far as `ping` displays it. It looks up the next hop and its MAC
-address, and sends an ARP request for an unknown address. It ignores packets for other hosts, and
-packets with a wrong checksum.
+The event queue's own hosts reply to echo requests but do not send any. This application sends echo
+requests. For everything that `ping` displays, it behaves like a kernel. It looks up the next hop
+and the MAC address of the next hop, and sends an ARP request if this address is unknown. It ignores
+packets that are for other hosts or have a wrong checksum.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from telemark.traffic.received import Frames
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 REQUEST, REPLY = 8, 0  # ICMP types
-PAYLOAD = bytes(56)  # `ping` has the same default size
+PAYLOAD = bytes(56)  # default payload size of `ping`
 WAIT_S = 1.0  # maximum time to wait for a reply
 
 
@@ -43,7 +43,7 @@ class PingHost(Application):
         self._subnet = address.network
         self._gateway = gateway
         self._macs = dict(neighbours)
-        # map from next hop to the packets that wait for ARP
+        # map from next hop to the packets that wait for its MAC address
         self._held: dict[str, list[Packet]] = {}
         self._pending: dict[tuple[int, int], tuple[int, asyncio.Future[Answer]]] = {}
         self._identifier = 0
@@ -108,7 +108,7 @@ class PingHost(Application):
                 self._take_echo(frame[IP], arrival.time_ns)
 
     def _take_arp(self, arp: ARP) -> None:
-        """Handle an ARP packet, and learn the sender's address (RFC 826)."""
+        """Handle an ARP packet, and store the sender's MAC address (RFC 826)."""
         if arp.pdst != self.address:
             return
         self._macs[arp.psrc] = arp.hwsrc

@@ -9,7 +9,7 @@ from minip4.runtime.switch import cli
 from minip4.runtime.switch.options import SwitchOptions
 from telemark.errors import TestbedError
 
-# Names of fields of SwitchOptions.
+# Names of the fields of SwitchOptions that have an effect in virtual time.
 VIRTUAL_OPTIONS = {"device_id", "cpu_port", "links", "queues", "priority_queues", "deflect_on_drop",
                    "seed", "clock_offset_us", "clock_drift_ppb", "trace"}  # fmt: skip
 
@@ -21,14 +21,14 @@ class _Parser(argparse.ArgumentParser):
 
 @cache
 def _parser() -> tuple[_Parser, dict[str, Any]]:
-    """Return the parser of the options of `minip4 switch`, and their defaults."""
+    """Return the parser of the options of `minip4 switch`, and the defaults of these options."""
     parser = _Parser(add_help=False)
     cli.add_arguments(parser)
     return parser, vars(parser.parse_args(["program.json"]))
 
 
 def parse(name: str, options: Sequence[str]) -> SwitchOptions:
-    """Parse options of `minip4 switch`. Raises TestbedError for options without effect."""
+    """Parse options of `minip4 switch`. Raises TestbedError for options without effect here."""
     parser, default = _parser()
     parser.prog = name
     given = parser.parse_args(["program.json", *options])

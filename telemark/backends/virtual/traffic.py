@@ -20,7 +20,7 @@ from telemark.traffic.flows import (
 )
 from telemark.traffic.tcp import TcpFlow, TcpRecord
 
-POLL_NS = 10_000_000  # interval of checks for the end of TCP flows
+POLL_NS = 10_000_000  # interval at which the end of TCP flows is checked
 
 
 class VirtualTrafficDriver:
@@ -48,7 +48,7 @@ class VirtualTrafficDriver:
         return self._clock.now_ns()
 
     def begin(self, start_ns: int) -> None:
-        """Add the flows to the event queue."""
+        """Add all flows to the event queue."""
         self._start_ns = start_ns
         for flow in self._flows:
             try:
@@ -121,7 +121,7 @@ class VirtualTrafficDriver:
                 )
 
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
-        """See Traffic.finish(); a sender in virtual time always keeps its rate."""
+        """See Traffic.finish(). In virtual time, senders always keep their rates."""
         duration_ns = max((s.after_ns + s.duration_ns for s in self._schedules.values()), default=0)
         await self._await_acknowledgements()
         end_ns = max(self._start_ns + duration_ns, self._clock.now_ns())
@@ -139,7 +139,7 @@ class VirtualTrafficDriver:
         return records
 
     async def stop(self) -> None:
-        """End the flows, and free their memory."""
+        """End the flows, and free the memory that they use."""
         for number in self._numbers.values():
             self._virtual.remove_flow(number)
         self._numbers.clear()

@@ -1,13 +1,14 @@
 // Player of replay.json (telemark/results/replay.py) in index.html. All times are in us.
 "use strict";
-const MIN_ON_LINK_S = 0.25; // minimum time for which a dot is visible on a link, at any speed
+const MIN_ON_LINK_S = 0.25; // a dot is visible on a link for at least this time, at any speed
 const data = JSON.parse(document.getElementById("replay-data").textContent);
 const [scene, chart, play, slider, speed, output] =
   ["scene", "chart", "play", "time", "speed", "now"].map(id => document.getElementById(`replay-${id}`));
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
 
-// Times of a flow's packets, one row per packet: sent by the sender, received and sent by each
-// switch, received by the receiver.
+// Times of the packets of a flow, one row per packet. A row contains the time of sending at the
+// sender, the times of reception and of sending at each switch, and the time of reception at the
+// receiver.
 function timesOf(flow) {
   const width = 2 * flow.path.length - 2, rows = [];
   let sent = 0;
@@ -20,7 +21,8 @@ function timesOf(flow) {
   return rows;
 }
 
-// The longest queue of each switch: {from, to, steps: [[time, packets]], most}.
+// The longest queue of each switch: {from, to, steps, most}. `from` is the switch, and `to` is the
+// next node. `steps` are pairs [time, packets], and `most` is the maximum number of packets.
 function queuesOf(flows) {
   const changes = new Map();
   for (const {path, times} of flows) {

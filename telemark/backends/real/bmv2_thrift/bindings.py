@@ -12,14 +12,14 @@ from telemark.errors import TestbedError
 
 PROGRAM = "simple_switch_grpc"
 CHOICE = "BMV2_PYTHON"  # environment variable with the interpreter's path
-# interpreters of the system and of p4-utils (provision.sh)
+# the system's interpreter, and the interpreter of p4-utils (provision.sh)
 PLACES = ("/usr/bin/python3", "/opt/p4utils/bin/python")
 IMPORTS = "import thrift, bm_runtime.standard.Standard, sswitch_runtime.SimpleSwitch"
 LOOK_S = 20.0
 
 
 def has_thrift() -> bool:
-    """Return whether simple_switch_grpc was built with Thrift."""
+    """Return whether simple_switch_grpc was compiled with Thrift."""
     try:
         done = subprocess.run([PROGRAM, "--help"], capture_output=True, text=True, check=False,
                               timeout=LOOK_S)  # fmt: skip
@@ -29,7 +29,7 @@ def has_thrift() -> bool:
 
 
 def interpreter() -> str:
-    """Return a Python interpreter that imports the bindings. Raises TestbedError."""
+    """Return the path of a Python interpreter that can import the bindings. Raises TestbedError."""
     chosen = os.environ.get(CHOICE)
     places = (chosen,) if chosen else PLACES
     problems = {place: _problem(place) for place in places}
@@ -46,8 +46,8 @@ def interpreter() -> str:
 def environment() -> dict[str, str]:
     """Return the environment variables of a process that imports the bindings.
 
-    Debian's Python does not search site-packages below /usr/local, where `make install` may have
-    installed them.
+    `make install` may install the bindings below /usr/local. Debian's Python does not search
+    site-packages there.
     """
     folders = [*filter(None, [os.environ.get("PYTHONPATH")]), *map(str, _folders())]
     return os.environ | ({"PYTHONPATH": os.pathsep.join(folders)} if folders else {})

@@ -12,21 +12,21 @@ from minip4.runtime.switch.port_options import QUEUE_KEYS, checked
 from telemark.backends.real.bmv2_thrift import bindings
 from telemark.errors import TestbedError
 
-# its folder contains no module that shadows `thrift`
+# the folder of this file contains no module that hides `thrift`
 CALLS = Path(__file__).parent / "in_env" / "thrift_calls.py"
 ANSWER_S = 20.0
-# largest number in Thrift (signed 64 bits); bmv2 returns it for larger values, too
+# largest number in Thrift (signed 64 bits); for larger values, bmv2 also returns this number
 LARGEST = 2**63 - 1
 QUEUE_WORDS = {"depth": "set_queue_depth", "rate_pps": "set_queue_rate"}
 
 
 class ThriftCalls:
-    """Proxy process in the system's Python (thrift_calls.py); started by the first call."""
+    """Process that runs thrift_calls.py in the system's Python. The first call starts it."""
 
     def __init__(self) -> None:
-        self.has_port = bindings.has_thrift()  # whether switches listen for Thrift
+        self.has_port = bindings.has_thrift()  # whether the switches have Thrift ports
         self._python = ""
-        self.missing: str | None = None  # reason why calls are not possible
+        self.missing: str | None = None  # reason why Thrift calls are not possible
         if not self.has_port:
             self.missing = "this bmv2 was built without Thrift"
         else:
@@ -38,7 +38,7 @@ class ThriftCalls:
         self._lock = threading.Lock()
 
     def call(self, port: int, method: str, /, **arguments: Any) -> Any:
-        """Call a function of thrift_calls.py.
+        """Call a function of thrift_calls.py in the process.
 
         Raises TestbedError if the call fails or Thrift is missing.
         """
@@ -82,7 +82,7 @@ class ThriftCalls:
         return answer
 
     def _ended(self) -> TestbedError:
-        """Create the error for a process that ended."""
+        """Create the error that reports that the process ended."""
         assert self._process is not None
         _, errors = self._process.communicate()
         self._process = None
@@ -123,7 +123,7 @@ class Thrift:
             self._call(QUEUE_WORDS[word], port=port, **{word: value})
 
     def read_register(self, name: str, bits: int, index: int | None = None) -> list[int]:
-        """Read one cell of a register, or all cells; `bits` is the width of a cell."""
+        """Read one cell of a register, or all its cells; `bits` is the width of a cell."""
         found = self._call("register_read", name=name, index=index)
         values = found if index is None else [found]
         if bits > 63 and LARGEST in values:

@@ -1,4 +1,5 @@
-/* Receives packets of an application's socket in batches, since Python lacks recvmmsg(). */
+/* Receives the packets of an application's socket in batches. Written in C, because Python has no
+ * recvmmsg(). */
 #define _GNU_SOURCE
 #include <linux/if_packet.h>
 #include <netinet/in.h>
@@ -9,7 +10,7 @@
 
 enum {
     CONTROL_ROOM = 128,
-    MAC_ADDRESSES = 12, /* length of both MAC addresses, which precede the VLAN tag */
+    MAC_ADDRESSES = 12, /* length of both MAC addresses; the VLAN tag follows them */
     VLAN_TAG = 4,
     FRAME_ROOM = 9216 + VLAN_TAG,
     MAX_BATCH = 256
@@ -65,7 +66,8 @@ static struct control read_control(struct msghdr *message)
     return control;
 }
 
-/* Copies a frame with its VLAN tag to `to`, at most at its own address; returns its length. */
+/* Copies a frame to `to` and inserts its VLAN tag; returns the length. `to` must not be above the
+ * frame's current address. */
 static uint32_t copy(uint8_t *to, const struct mmsghdr *message, const struct control *control)
 {
     const uint8_t *from = message->msg_hdr.msg_iov->iov_base;
@@ -76,14 +78,14 @@ static uint32_t copy(uint8_t *to, const struct mmsghdr *message, const struct co
         return length;
     }
     memmove(to, from, MAC_ADDRESSES);
-    /* there is room for a VLAN tag before each frame */
+    /* the buffer has room for a VLAN tag before each frame */
     memcpy(to + MAC_ADDRESSES, control->tag, VLAN_TAG);
     memmove(to + MAC_ADDRESSES + VLAN_TAG, from + MAC_ADDRESSES, length - MAC_ADDRESSES);
     return length + VLAN_TAG;
 }
 
-/* Receives up to arrivals_max_batch() packets: one record each, and their concatenated bytes (at
- * most arrivals_bytes()). Returns their number, or -errno. */
+/* Receives up to arrivals_max_batch() packets. Writes one record per packet, and the concatenated
+ * bytes of all packets (at most arrivals_bytes()). Returns the number of packets, or -errno. */
 int arrivals_take(int fd, struct arrival_record *records, uint8_t *bytes)
 {
     static uint8_t controls[MAX_BATCH][CONTROL_ROOM];
@@ -106,7 +108,7 @@ int arrivals_take(int fd, struct arrival_record *records, uint8_t *bytes)
     number = recvmmsg(fd, messages, MAX_BATCH, MSG_DONTWAIT, NULL);
     if (number < 0) /* ENETDOWN: the interface is down and may come up again */
         return errno == EAGAIN || errno == EINTR || errno == ENETDOWN ? 0 : -errno;
-    /* the offset is read for each batch, since the wall clock may be adjusted */
+    /* read the offset for each batch, because the system may adjust the wall clock */
     offset_ns = wall_clock_offset_ns();
     for (int i = 0; i < number; i++) {
         struct control control = read_control(&messages[i].msg_hdr);

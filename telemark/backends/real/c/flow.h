@@ -1,4 +1,5 @@
-/* Definitions shared by senders and receivers of flows: limits, exit status, clocks, record files. */
+/* Definitions that senders and receivers of flows share: limits, exit status, clocks, record
+ * files. */
 #ifndef TESTBED_FLOW_H
 #define TESTBED_FLOW_H
 
@@ -15,7 +16,8 @@
 
 enum {
     FLOW_BATCH = 32,          /* maximum number of datagrams per system call */
-    FLOW_MAX_PAYLOAD = 9174,  /* 9216-byte jumbo frame without Ethernet, IPv4 and UDP headers */
+    /* payload of a 9216-byte jumbo frame with Ethernet, IPv4 and UDP headers */
+    FLOW_MAX_PAYLOAD = 9174,
     FLOW_UNUSABLE = 2,        /* exit status: usage error, or unsuitable environment */
     FLOW_RATE_NOT_KEPT = 3    /* exit status: the machine is too slow for the rate */
 };
@@ -28,10 +30,10 @@ static inline uint64_t clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Returns the current offset of the wall clock, which the kernel uses for timestamps, to
- * CLOCK_MONOTONIC. An interrupt between the readings of both clocks would cause an error.
- * Therefore, the function reads several times and uses the fastest reading. It stops early at a
- * reading that takes no longer than a system call. */
+/* Returns the current offset between CLOCK_MONOTONIC and the wall clock, which the kernel uses for
+ * timestamps. An interrupt between the readings of both clocks would cause an error. Therefore, the
+ * function reads the clocks several times, and uses the pair of readings that took the least time.
+ * It stops early if a pair takes no longer than a system call. */
 static inline uint64_t wall_clock_offset_ns(void)
 {
     enum { MAX_READINGS = 100, CLOSE_NS = 200 };

@@ -1,4 +1,4 @@
-/* Pacing of senders: they wait for the time of each packet, and end at SIGTERM. */
+/* Pacing of senders: a sender waits until each packet is due, and ends at SIGTERM. */
 #ifndef TESTBED_PACE_H
 #define TESTBED_PACE_H
 
@@ -8,7 +8,7 @@
 
 #include "flow.h"
 
-/* Above 10,000 packets/s, several packets are sent per tick, because one wake-up per packet would
+/* Above 10,000 packets/s, a sender sends several packets per tick. One wake-up per packet would
  * occupy a core. */
 enum { TICK_NS = 100000 };
 
@@ -25,10 +25,11 @@ static inline void set_up_pacing(void)
     struct sigaction action = {.sa_handler = stop};
 
     sigaction(SIGTERM, &action, NULL);
-    prctl(PR_SET_TIMERSLACK, 1); /* lets this thread wake up on time instead of up to 50 us late */
+    /* without this, the kernel may wake this thread up to 50 us too late */
+    prctl(PR_SET_TIMERSLACK, 1);
 }
 
-/* Waits until a point in time or a signal. */
+/* Waits until a point in time, or until a signal arrives. */
 static inline void sleep_until(uint64_t time_ns)
 {
     struct timespec until = {(time_t)(time_ns / 1000000000u), (long)(time_ns % 1000000000u)};
@@ -63,7 +64,7 @@ static inline uint64_t natural(const char *text)
     return value;
 }
 
-/* Prints that this sender is ready, and reads the start time of its flow (CLOCK_MONOTONIC). */
+/* Prints that this sender is ready. Then reads the start time of its flow (CLOCK_MONOTONIC). */
 static inline uint64_t await_start(void)
 {
     char line[32];

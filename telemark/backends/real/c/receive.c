@@ -1,4 +1,4 @@
-/* Receives one UDP flow until SIGTERM, and records sequence number and times of each datagram.
+/* Receives one UDP flow until SIGTERM. Records the sequence number and the times of each datagram.
  *
  * Counts the datagrams that the kernel drops because the socket buffer is full. */
 #define _GNU_SOURCE
@@ -17,8 +17,8 @@ enum { CONTROL_ROOM = 128, NAP_MS = 1 };
 
 struct totals {
     uint64_t received;
-    uint64_t foreign;      /* number of datagrams of other flows */
-    uint64_t dscp_changed; /* number of datagrams received with a different DSCP than sent */
+    uint64_t foreign;      /* number of datagrams that belong to other flows */
+    uint64_t dscp_changed; /* number of datagrams whose DSCP differs from the DSCP that was sent */
 };
 
 struct options {
@@ -45,7 +45,7 @@ static int open_socket(uint16_t port)
     return fd;
 }
 
-/* Reads the kernel's receive timestamp (CLOCK_REALTIME), and the datagram's TOS byte. */
+/* Reads the kernel's receive timestamp (CLOCK_REALTIME) and the TOS byte of the datagram. */
 static void read_control(struct msghdr *message, uint64_t *realtime_ns, int *tos)
 {
     struct cmsghdr *control = CMSG_FIRSTHDR(message);
@@ -107,7 +107,7 @@ static void drain(int fd, const struct options *options, FILE *records, struct t
             return;
         if (number < 0)
             fail("receive");
-        /* the offset is read for each batch, since the wall clock may be adjusted */
+        /* read the offset for each batch, because the system may adjust the wall clock */
         offset_ns = wall_clock_offset_ns();
         for (int i = 0; i < number; i++)
             write_record(options, &messages[i], offset_ns, records, totals);
@@ -150,8 +150,8 @@ int main(int argc, char **argv)
         if (poll(events, 2, -1) < 0)
             fail("poll");
         drain(events[0].fd, &options, records, &totals);
-        /* Few wake-ups suffice, because the kernel records the timestamps. This saves CPU time for
-         * the switches. */
+        /* The kernel records the timestamps, so this process may wake up rarely. This saves CPU
+         * time for the switches. */
         if (poll(&events[1], 1, NAP_MS) < 0)
             fail("poll");
     }

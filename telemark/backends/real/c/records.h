@@ -1,5 +1,5 @@
-/* Records of senders and receivers in files; in Python telemark/traffic/flows.py and tcp.py. Times are
- * CLOCK_MONOTONIC. */
+/* Format of the record files of senders and receivers. telemark/traffic/flows.py and tcp.py define
+ * the same format in Python. Times are CLOCK_MONOTONIC. */
 #ifndef TESTBED_RECORDS_H
 #define TESTBED_RECORDS_H
 
@@ -20,11 +20,11 @@ struct tcp_progress {
 };
 
 struct tcp_received {
-    uint64_t time_ns, bytes; /* total number of bytes up to this time */
+    uint64_t time_ns, bytes; /* total number of bytes until this time */
 };
 
 struct tcp_answer {
-    /* times of the start of the request and the end of the response */
+    /* times when the request began and when its response was complete */
     uint64_t asked_ns, answered_ns;
 };
 

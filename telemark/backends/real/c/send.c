@@ -1,7 +1,7 @@
-/* Sends one UDP flow by a schedule: datagram i is due at start + i / rate, or at a time from a
- * file. A late sender catches up in batches of at most `burst` datagrams, at up to twice the rate
- * of the schedule, so that it does not flood the queues under test. A sender that is too late
- * stops, because the machine cannot keep the rate. */
+/* Sends one UDP flow by a schedule. Datagram i is due at start + i / rate, or at a time from a
+ * file. A sender that is late catches up in batches of at most `burst` datagrams, at up to twice
+ * the rate of the schedule. This limit avoids a flood in the queues under test. A sender that is
+ * too late stops, because the machine cannot keep the rate. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -47,7 +47,8 @@ static int open_socket(const struct options *options)
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
         bind(fd, source, sizeof options->source) != 0)
         fail("source port");
-    /* Without IP_RECVERR, the kernel hides that it dropped a datagram on output (ENOBUFS). */
+    /* Without IP_RECVERR, the kernel does not report that it dropped a datagram on output
+     * (ENOBUFS). */
     if (setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof on) != 0 ||
         setsockopt(fd, IPPROTO_IP, IP_TOS, &options->tos, sizeof options->tos) != 0 ||
         setsockopt(fd, IPPROTO_IP, IP_TTL, &options->ttl, sizeof options->ttl) != 0)
@@ -57,9 +58,9 @@ static int open_socket(const struct options *options)
     return fd;
 }
 
-/* Sends `number` datagrams, starting at a sequence number. Returns the send time of the last one.
- * Each record has the times before and after the send call. At the other end of a veth pair, the
- * kernel's timestamp lies between these times. */
+/* Sends `number` datagrams, from the given sequence number on. Returns the send time of the last
+ * datagram. Each record has the times before and after the send call. The kernel's timestamp at the
+ * other end of a veth pair lies between these two times. */
 static uint64_t send_batch(int fd, const struct options *options, uint64_t first, unsigned number,
                            FILE *records)
 {

@@ -1,4 +1,5 @@
-/* Sends raw frames over an interface, each at its time, or immediately if its time has passed.
+/* Sends raw frames over an interface, each at its time. A frame whose time has passed is sent
+ * immediately.
  *
  * The file contains, in the byte order of this machine: the number of frames (64 bits), their times (64
  * bits each, CLOCK_MONOTONIC, ascending), their lengths (32 bits each), and their concatenated bytes. */
@@ -46,7 +47,8 @@ static struct frames read_frames(const char *path)
 static int open_socket(const char *interface)
 {
     struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = 0};
-    int large = 8 << 20, fd = socket(AF_PACKET, SOCK_RAW, 0); /* 0: receives nothing */
+    /* protocol 0: the socket receives nothing */
+    int large = 8 << 20, fd = socket(AF_PACKET, SOCK_RAW, 0);
 
     address.sll_ifindex = (int)if_nametoindex(interface);
     if (fd < 0 || !address.sll_ifindex)
@@ -70,7 +72,7 @@ static void send_batch(int fd, uint8_t *bytes, const uint32_t *length, unsigned 
     send_messages(fd, messages, number);
 }
 
-/* Sends the frames; returns the number sent, and sets `largest_lag_ns`. */
+/* Sends the frames. Returns the number of sent frames, and sets `largest_lag_ns`. */
 static uint64_t send_all(int fd, const struct frames *frames, uint64_t max_lag_ns,
                          uint64_t *largest_lag_ns)
 {

@@ -1,5 +1,5 @@
-/* Receives one TCP flow until SIGTERM and records the received bytes over time. With responses,
- * it responds to each complete request. */
+/* Receives one TCP flow until SIGTERM, and records the number of received bytes over time. If the
+ * flow has responses, it sends a response to each complete request. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -55,7 +55,8 @@ static bool drain(int fd, uint64_t *received, FILE *records)
     }
 }
 
-/* Writes due responses as far as the socket accepts them; returns whether more data is due. */
+/* Writes as much of the due responses as the socket accepts; returns whether a part is still
+ * due. */
 static bool answer(int fd, struct responder *responder, uint64_t received)
 {
     static const uint8_t zeros[CHUNK];

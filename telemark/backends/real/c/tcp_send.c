@@ -1,10 +1,10 @@
-/* Sends one TCP flow. It sends a number of bytes or for a duration, at a rate or as fast as TCP
- * accepts data, with or without silences. Or it sends requests, each after the response to the
- * previous request.
+/* Sends one TCP flow. The flow ends after a number of bytes or after a duration. Its data is sent
+ * at a rate, or as fast as TCP accepts it, and may have silences. Alternatively, the sender sends
+ * requests, each after the response to the previous request.
  *
  * Records the kernel's TCP_INFO at intervals. After the last acknowledgement, the sender waits
- * until the receiver closes the connection. The end that closes first keeps its port for a minute
- * (TIME_WAIT), but the next connection needs the sender's port. */
+ * until the receiver closes the connection. The end that closes the connection first cannot reuse
+ * its port for a minute (TIME_WAIT), and the next connection needs the sender's port. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <linux/sockios.h>
@@ -20,13 +20,14 @@
 
 enum {
     MIN_CHUNK = 1448, MAX_CHUNK = 1 << 16, /* number of bytes per write */
-    /* limits of the number of bytes per write of a paced flow */
+    /* limits of the bytes per write of a flow with a rate */
     CHUNKS_PER_S = 1000,
     INTERVAL_NS = 10000000,                /* interval between records */
-    /* the flow has failed after this time without an acknowledgement */
+    /* after this time without an acknowledgement, the flow has failed */
     STALL_MS = 10000,
     SYN_RETRIES = 3,                       /* 15 seconds */
-    CLOSED = 7 /* TCP_CLOSE of <netinet/tcp.h>, which conflicts with <linux/tcp.h> */
+    /* TCP_CLOSE of <netinet/tcp.h>, which cannot be included together with <linux/tcp.h> */
+    CLOSED = 7
 };
 
 struct options {
@@ -37,7 +38,7 @@ struct options {
     const char *congestion;      /* name of the congestion control algorithm in the kernel */
     bool has_ecn;
     uint64_t on_ns, off_ns;      /* durations of bursts and silences; 0 means no silences */
-    /* number of requests of `bytes` each; 0 means no requests */
+    /* number of requests, each of `bytes`; 0 means no requests */
     uint64_t requests, response_bytes, think_ns;
     const char *records, *answers;
 };
@@ -49,8 +50,8 @@ struct flow {
     FILE *records;
 };
 
-/* Lets this host request ECN (RFC 3168), for which there is no socket option. The receiver
- * accepts ECN by default. */
+/* Lets this host request ECN (RFC 3168); no socket option exists for this. The receiver accepts ECN
+ * by default. */
 static void enable_ecn(void)
 {
     FILE *setting = fopen("/proc/sys/net/ipv4/tcp_ecn", "w");
@@ -92,7 +93,8 @@ static void check_connection(int fd)
     }
 }
 
-/* Returns the number of unacknowledged bytes, without tcpi_bytes_acked, which includes the SYN. */
+/* Returns the number of unacknowledged bytes. Does not use tcpi_bytes_acked, because it includes
+ * the SYN. */
 static uint64_t outstanding(int fd)
 {
     int bytes = 0;
@@ -135,7 +137,8 @@ static uint64_t silence_end_ns(const struct flow *flow, uint64_t now_ns)
     return since_ns < on_ns || !cycle_ns ? now_ns : now_ns - since_ns + cycle_ns;
 }
 
-/* Returns the time at which the rate permits the next byte, on a clock that stops in silences. */
+/* Returns the time at which the rate permits the next byte. This time is on a clock that stops
+ * during silences. */
 static uint64_t rate_due_ns(const struct flow *flow)
 {
     const struct options *options = flow->options;
@@ -237,7 +240,7 @@ static void await_answer(struct flow *flow)
     }
 }
 
-/* Waits until a point in time, and records in the meantime. */
+/* Waits until a point in time, and meanwhile records TCP_INFO. */
 static void think(struct flow *flow, uint64_t until_ns)
 {
     while (!stopped && clock_ns(CLOCK_MONOTONIC) < until_ns) {
@@ -251,7 +254,7 @@ static void think(struct flow *flow, uint64_t until_ns)
 static void send_requests(struct flow *flow, FILE *answers)
 {
     const struct options *options = flow->options;
-    struct options request = *options; /* `bytes` is the total of all requests up to this one */
+    struct options request = *options; /* in this copy, `bytes` is the sum of all requests so far */
 
     request.bytes = 0;
     flow->options = &request;
@@ -335,7 +338,7 @@ int main(int argc, char **argv)
     /* waits until the receiver closes the connection */
     while (!stopped && recv(flow.fd, &byte, 1, 0) > 0)
         ;
-    /* After the receiver's acknowledgement of the FIN, no packet is in flight. */
+    /* When the receiver has acknowledged the FIN, no packet of the flow is in flight. */
     shutdown(flow.fd, SHUT_WR);
     while (!stopped && read_info(flow.fd).tcpi_state != CLOSED)
         sleep_until(clock_ns(CLOCK_MONOTONIC) + INTERVAL_NS / 10);

@@ -1,6 +1,7 @@
-"""Search for p4-utils, which is installed in its own Python environment.
+"""Search for p4-utils, which has its own Python environment.
 
-p4-utils runs in separate processes, because it requires other versions of protobuf and grpcio.
+p4-utils needs other versions of protobuf and grpcio than this project, so it runs in separate
+processes.
 """
 
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 from telemark.errors import TestbedError
 
 CHOICE = "P4UTILS_PYTHON"  # environment variable with the interpreter's path
-# interpreters that provision.sh and the setup of p4-utils use
+# interpreter that provision.sh installs, and interpreter that p4-utils' own setup uses
 PLACES = ("/opt/p4utils/bin/python", "/usr/bin/python3")
 IN_ENV = Path(__file__).with_name("in_env")  # code that runs in the environment of p4-utils
 IMPORT_S = 20.0
@@ -32,7 +33,7 @@ def interpreter() -> str:
 
 
 def environment(python: str, *folders: Path) -> dict[str, str]:
-    """Return the environment variables of a process that uses p4-utils' interpreter.
+    """Return the environment variables for a process with p4-utils' interpreter.
 
     PATH begins with the interpreter's folder; PYTHONPATH consists of `folders` and IN_ENV.
     """

@@ -1,4 +1,4 @@
-"""Execution of unchanged NetworkAPI scripts in p4-utils' environment, in a run's namespaces."""
+"""Runs unchanged NetworkAPI scripts in p4-utils' environment, inside a run's namespaces."""
 
 import signal
 import subprocess
@@ -11,7 +11,7 @@ from telemark.session.run import Run
 ON_MINIP4 = IN_ENV / "on_minip4"
 RUNNER = IN_ENV / "run_network.py"
 SEED = "TELEMARK_SEED"  # environment variable with the random seed
-# p4-utils' networks change this setting of the whole machine, for a different target.
+# p4-utils' networks set this for a target that Telemark does not use. It affects the whole machine.
 HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 
 
@@ -30,7 +30,7 @@ def run_script(script: Path, run: Run, commands: Path | None = None) -> int:
     if run.interactive:  # Ctrl-C then ends a command of the CLI, not this process
         signal.signal(signal.SIGINT, lambda *_: None)
     own = [ON_MINIP4] if run.target == "minip4" else []
-    # With commands, stdin must have no data, because Mininet forwards input to hosts.
+    # If there are commands, stdin must have no data, because Mininet forwards its input to hosts.
     with subprocess.Popen(
         [python, str(RUNNER), run.target, str(commands or "-"), script.name], cwd=script.parent,
         env=environment(python, *own) | {SEED: str(run.seed)},
@@ -38,6 +38,6 @@ def run_script(script: Path, run: Run, commands: Path | None = None) -> int:
     ) as process:  # fmt: skip
         try:
             return process.wait()
-        except BaseException:  # otherwise, Popen would wait for a process that does not exit
+        except BaseException:  # Popen would otherwise wait for a process that does not exit
             process.kill()
             raise

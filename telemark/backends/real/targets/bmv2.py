@@ -1,12 +1,13 @@
-"""The bmv2 target: simple_switch_grpc as a Mininet switch, behind a panel.
+"""The bmv2 target: simple_switch_grpc as a Mininet switch, behind a panel switch.
 
-The panel is a minip4 switch (panel.p4) that forwards every frame between the switch's interfaces
-and bmv2's. It provides the same links, captures and counters as the minip4 target. bmv2 does not
-count its drops, so the panel counts the frames that enter and leave bmv2.
+The panel is a minip4 switch (panel.p4). It forwards every frame between the interfaces of the
+Mininet switch and the interfaces of bmv2. It provides the same links, captures and counters as the
+minip4 target. bmv2 does not count its drops, so the panel counts the frames that enter and leave
+bmv2.
 
 The panel also implements link rates, so the P4 program on bmv2 sees empty queues. With
 `pushes_back=True` in the topology, the kernel also limits the rate of bmv2's interface, like
-Mininet's TCLink, so packets wait in bmv2's queues.
+Mininet's TCLink. Then packets wait in bmv2's queues.
 """
 
 import socket
@@ -28,21 +29,22 @@ PANEL = Path(__file__).with_name("panel.p4")
 PANEL_PORTS = PORTS["bmv2"]  # number of the panel's first port towards bmv2
 THRIFT_BASE_PORT = 9090  # as GRPC_BASE_PORT
 START_S = 20.0
-# Depth of queues without a rate. The panel implements the queues of links. bmv2's queues only hold
-# packets that arrive while other processes use the core; 64 packets would be enough for only 5 ms.
+# Depth of bmv2's queues at ports without a rate, and bmv2's default depth. The panel implements the
+# queues of links. bmv2's queues store only the packets that arrive while other processes use the
+# core. A depth of 64 packets would be enough for only 5 ms.
 QUEUE_DEPTH, USUAL_DEPTH = 4096, 64
 KNOWN_OPTIONS = {"--cpu-port"}
-# Queue limit of the kernel at an interface with a rate. The kernel drops no packet, because bmv2's
-# socket buffer (net.core.wmem_default) is full before; then bmv2 waits.
+# Limit of the kernel's queue at an interface with a rate. The kernel's queue drops no packet,
+# because bmv2's socket buffer (net.core.wmem_default) is full earlier, and then bmv2 waits.
 KERNEL_QUEUE_BYTES = 1 << 24
 
 
 class Bmv2Switch(Minip4Switch):
     """simple_switch_grpc process behind a panel; it runs the same JSON as minip4."""
 
-    clock_offset_us = None  # unknown, because bmv2's clock starts with its process
+    clock_offset_us = None  # unknown: bmv2's clock starts with its process
     thrift: Thrift
-    clock_error_us = 2000  # half of the RTT of a readout on a loaded machine
+    clock_error_us = 2000  # half of the round-trip time of a readout on a loaded machine
 
     def __init__(
         self, name: str, settings: SwitchSettings, panel: Program, calls: ThriftCalls, **params: Any
@@ -55,12 +57,13 @@ class Bmv2Switch(Minip4Switch):
                 f"bmv2 without Thrift: queues hold {USUAL_DEPTH} packets and cannot be changed; "
                 f"registers cannot be accessed by P4Runtime calls ({calls.missing})"
             )
-        # All switches share the run's loopback interface, so each needs its own Thrift port.
+        # All switches share the loopback interface of the run, so each switch needs its own Thrift
+        # port.
         self._thrift_ports = (self.thrift.port,) if calls.has_port else ()
         self._bmv2: subprocess.Popen[bytes] | None = None
-        # map from port to the interfaces of the panel and of bmv2
+        # map from port to two interfaces: the panel's and bmv2's
         self._wires: dict[int, tuple[str, str]] = {}
-        self._sized_queues: set[int] = set()  # ports whose queue depth a user has set
+        self._sized_queues: set[int] = set()  # ports for which the user has set a queue depth
         self._bmv2_log = settings.folder / f"{name}-bmv2.log"
         options = settings.options.get(name, ())
         if unknown := {*options[::2]} - KNOWN_OPTIONS:
@@ -79,8 +82,8 @@ class Bmv2Switch(Minip4Switch):
             _run(f"ip link add name {panel_end} mtu {SWITCH_MTU} type veth "
                  f"peer name {bmv2_end} mtu {SWITCH_MTU}")  # fmt: skip
             for end in (panel_end, bmv2_end):
-                # With offloads, libpcap reserves 64 KB per frame, so it has room for only 32
-                # frames.
+                # With offloads, libpcap reserves 64 KB per frame, so its buffer has room for only
+                # 32 frames.
                 _run(f"ethtool -K {end} tx off rx off sg off tso off gso off gro off")
                 _run(f"ip link set dev {end} up")
         for port, rate_bps in self._kernel_rates().items():
@@ -115,13 +118,13 @@ class Bmv2Switch(Minip4Switch):
         raise TestbedError(f"switch {self.name}: bmv2 did not respond within {START_S:g} s")
 
     def read_counters(self) -> dict[str, Any]:
-        """Return the panel's counters, with the numbers of frames that entered and left bmv2."""
+        """Return the panel's counters, and the numbers of frames that entered and left bmv2."""
         return with_inner_counts(super().read_counters())
 
     def finish(self) -> None:
         """Read the panel's counters and stop bmv2.
 
-        Raises TestbedError if bmv2 stopped before.
+        Raises TestbedError if bmv2 had already stopped.
         """
         is_up = self._process is not None
         super().finish()
@@ -137,12 +140,13 @@ class Bmv2Switch(Minip4Switch):
         self._check_bmv2()
 
     def set_queue(self, port: int, **changes: Any) -> None:
-        """Change depth (packets) and rate_pps of a port's queue in bmv2."""
+        """Change `depth` (packets) and `rate_pps` of the queue of a port in bmv2."""
         if port not in self._wires:
             raise TestbedError(f"switch {self.name}: no port {port}")
         if "depth" in changes:
             self._sized_queues.add(port)
-        # with a rate, bmv2's queue replaces the link's queue, so it has the default depth
+        # at a port with a rate, bmv2's queue replaces the link's queue, so it gets the default
+        # depth
         elif port not in self._sized_queues:
             changes = {"depth": USUAL_DEPTH, **changes}
         self.thrift.set_queue(port, **changes)
@@ -170,7 +174,7 @@ class Bmv2Switch(Minip4Switch):
     def _size_queues(self) -> None:
         """Set the queue depths.
 
-        Without Thrift, a depth that differs from the default is an error.
+        Without Thrift, a queue depth other than bmv2's default is an error.
         """
         if self.thrift.missing is None:
             self.thrift.set_all_queues(QUEUE_DEPTH)
@@ -201,14 +205,14 @@ class Bmv2Switch(Minip4Switch):
 
 
 def panel_interface(switch: str, port: int) -> str:
-    """Return the name of the panel's interface towards bmv2's port."""
+    """Return the name of the panel's interface that leads to bmv2's port."""
     return f"{switch}-panel{port}"
 
 
 def limit_rate(interface: str, rate_bps: int) -> None:
     """Limit the rate of an interface with a token bucket (tc-tbf(8)).
 
-    The queue limit is large, so that the sender's socket blocks before tc drops packets.
+    The queue limit is so large that the sender's socket blocks before tc drops packets.
     """
     burst_bytes = SWITCH_MTU + ETHERNET_BYTES  # tbf never sends longer frames
     _run(f"tc qdisc add dev {interface} root tbf rate {rate_bps}bit burst {burst_bytes} "
@@ -216,9 +220,9 @@ def limit_rate(interface: str, rate_bps: int) -> None:
 
 
 def with_inner_counts(counters: dict[str, Any]) -> dict[str, Any]:
-    """Add `inner` to the panel's counters: the numbers of frames that entered and left bmv2.
+    """Add the entry `inner` to the panel's counters: numbers of frames that entered and left bmv2.
 
-    Frames that did not leave bmv2 are counted as drops of a port called bmv2.
+    Frames that entered bmv2 but did not leave it are counted as drops at a port called bmv2.
     """
     inner = [port for number, port in counters["ports"].items() if int(number) >= PANEL_PORTS]
     into, out = (sum(port[counter] for port in inner)

@@ -20,7 +20,8 @@ from telemark.errors import TestbedError
 from telemark.programs import Program
 from telemark.topology import links
 
-GRPC_BASE_PORT = 9550  # the same in all runs, because each run has its own loopback interface
+# runs can use the same ports, because each run has its own loopback interface
+GRPC_BASE_PORT = 9550
 READY = "minip4 switch: ready"
 STOP_S = 10.0  # maximum time for draining queues and links
 
@@ -42,14 +43,15 @@ class SwitchSettings:
 class Minip4Switch(Shell, Switch):
     """Switch process in the run's root namespace, with P4Runtime on 127.0.0.1.
 
-    start() does not wait for the process, so that many switches start in parallel; see
+    start() does not wait until the switch is ready, so that many switches start in parallel. Use
     wait_ready().
     """
 
-    clock_offset_us: int | None = 0  # common clock minus switch clock (None: unknown)
+    # time of the common clock minus time of the switch's clock; None: unknown
+    clock_offset_us: int | None = 0
     clock_error_us: float = 0  # maximum error of clock_offset_us
     thrift: Thrift | None = None  # Thrift API, only on bmv2
-    without_thrift: str | None = None  # message on features that are missing without Thrift
+    without_thrift: str | None = None  # message that names the features that need Thrift
 
     def __init__(self, name: str, settings: SwitchSettings, **params: Any) -> None:
         self.device_id = settings.device_ids[name]
@@ -75,15 +77,18 @@ class Minip4Switch(Shell, Switch):
         raise_priority(self._process.pid)
 
     def wait_ready(self) -> None:
-        """Wait until the switch forwards and responds. Raises TestbedError if it has stopped."""
+        """Wait until the switch forwards and responds.
+
+        Raises TestbedError if the process has exited.
+        """
         assert self._process is not None
         assert self._process.stdout is not None
-        # This loop terminates, because the output ends when the process exits.
+        # The loop ends even if the process exits, because its output ends then.
         if not any(line.startswith(READY) for line in self._process.stdout):
             raise self._ended(self._process.wait())
 
     def request_end(self) -> None:
-        """Request the end of the switch process; it drains its queues and writes its counters."""
+        """Ask the switch process to end. It then drains its queues and writes its counters."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
 
@@ -102,7 +107,7 @@ class Minip4Switch(Shell, Switch):
         self.counters = json.loads(self._counters_path.read_text())
 
     def connected(self) -> bool:
-        """Return whether the process runs; a method of Mininet's Switch."""
+        """Return whether the process runs. Mininet's class Switch defines this method."""
         return self._process is not None and self._process.poll() is None
 
     def check_alive(self) -> None:
@@ -111,7 +116,7 @@ class Minip4Switch(Shell, Switch):
             raise self._ended(status)
 
     def set_link(self, port: int, **changes: Any) -> None:
-        """Change parameters (see addLink()) of the link at a port while the switch runs.
+        """Change parameters of the link at a port (see addLink()) while the switch runs.
 
         Other parameters keep their values. Raises Minip4Error or TestbedError for invalid values.
         """
@@ -119,7 +124,10 @@ class Minip4Switch(Shell, Switch):
         call(self.control_path, "set_link", port=port, **own)
 
     def set_queue(self, port: int, **changes: int) -> None:
-        """Change depth (packets), bytes, rate_pps, rate_bps of a port's queues (or `priority`)."""
+        """Change `depth` (packets), `bytes`, `rate_pps` or `rate_bps` of the queues of a port.
+
+        With `priority`, only the queue of this priority changes.
+        """
         call(self.control_path, "set_queue", port=port, **changes)
 
     def read_counters(self) -> dict[str, Any]:

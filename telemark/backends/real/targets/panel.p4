@@ -1,6 +1,6 @@
-/* Front panel of a bmv2 switch: forwards frames between port P (the network) and port P + 256
- * (bmv2's port P). The panel's ports provide links, captures and drop counters, which bmv2
- * lacks. */
+/* Panel of a bmv2 switch. Forwards frames between port P, which leads to the network, and port P +
+ * 256, which leads to bmv2's port P. The panel's ports have links, captures and drop counters; bmv2
+ * lacks these. */
 #include <core.p4>
 #include <v1model.p4>
 

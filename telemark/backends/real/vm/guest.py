@@ -1,6 +1,6 @@
 """Process 1 of the virtual machine: executes function calls, one at a time.
 
-    python -m telemark.backends.real.vm.guest
+    Command: python -m telemark.backends.real.vm.guest
 
 telemark.backends.real.vm.machine sends the calls.
 """
@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from typing import Any, BinaryIO
 
-LENGTH = struct.Struct("!Q")  # header of each pickled message
+LENGTH = struct.Struct("!Q")  # header of each pickled message: its length
 READY = "ready"
 
 
@@ -41,7 +41,7 @@ def _read(channel: BinaryIO, count: int) -> bytes:
 
 
 def serve(channel: BinaryIO) -> None:
-    """Answer each (function, arguments) with (True, result) or (False, traceback)."""
+    """Answer each pair (function, arguments) with (True, result) or with (False, traceback)."""
     send(channel, READY)
     while True:
         try:

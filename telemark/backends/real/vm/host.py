@@ -1,4 +1,4 @@
-"""Virtual machine that replaces a host of a network, with its addresses and with RDMA."""
+"""Virtual machine that replaces a host of a network. It has the host's addresses, and RDMA."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ def machine_at(
     """Start a virtual machine that takes over the interface of a host, net.host(...).
 
     The virtual machine has the host's address, `more_addresses` (e.g. "fd00::2/64"), and static
-    `neighbours` (map from IP to MAC address). While it runs, the host has no IP stack, so flows and
-    pings do not reach the host. Raises TestbedError if the virtual machine cannot start, and always
-    in virtual time.
+    `neighbours` (map from IP to MAC address). While the virtual machine runs, the host has no IP
+    stack, so flows and pings do not reach the host. Raises TestbedError in virtual time, or if the
+    virtual machine cannot start.
     """
     if not hasattr(host, "enter"):
         raise TestbedError(f"host {host.name}: a virtual machine needs --time real")

@@ -1,8 +1,8 @@
-"""initramfs of the virtual machine: an archive with busybox, kernel modules and an init script.
+"""initramfs of the virtual machine: an archive of busybox, kernel modules and an init script.
 
-The script mounts the root file system of the physical machine read-only (9p over virtio), with an
-overlay in memory for changes. Then it executes a program there as process 1. Before that, the
-kernel cannot find /sbin/modprobe and other helpers.
+The script mounts the root file system of the physical machine read-only (9p over virtio). An
+overlay in memory stores changes. Then the script executes a program in this file system as process
+1. Until then, the kernel cannot find /sbin/modprobe and other helpers.
 """
 
 import shlex
@@ -31,9 +31,12 @@ exec $b switch_root /root {program}
 
 
 def archive(modules: Sequence[Path], program: Sequence[str]) -> bytes:
-    """Create the archive, with modules in load order, and a command with an absolute path.
+    """Create the archive.
 
-    The format is "newc" of the kernel's Documentation/driver-api/early-userspace/buffer-format.rst.
+    `modules` must be in load order, and `command` needs an absolute path.
+
+    The format is "newc". Documentation/driver-api/early-userspace/buffer-format.rst of the kernel
+    describes it.
     """
     init = INIT.format(modules=" ".join(module.name for module in modules), tag=ROOT_TAG,
                        program=shlex.join(program))  # fmt: skip
@@ -45,7 +48,8 @@ def archive(modules: Sequence[Path], program: Sequence[str]) -> bytes:
 
 
 def _entry(name: str, mode: int, content: bytes) -> bytes:
-    fields = [0] * 13  # inode, mode, uid, gid, links, time, size, 4 of devices, length, checksum
+    # inode, mode, uid, gid, links, time, size, 4 device numbers, name length, checksum
+    fields = [0] * 13
     fields[1], fields[4], fields[6] = mode, 1, len(content)
     fields[11] = len(name) + 1
     head = b"070701" + b"".join(b"%08x" % field for field in fields) + name.encode() + b"\0"

@@ -1,4 +1,4 @@
-"""Kernel of the virtual machine: Debian's kernel with the required modules.
+"""Kernel of the virtual machine: Debian's kernel and the modules that it needs.
 
 python -m telemark.backends.real.vm.kernel PACKAGE.deb
 
@@ -21,13 +21,13 @@ from telemark import REPOSITORY
 from telemark.errors import TestbedError
 
 FOLDER = REPOSITORY / ".vm"
-# Modules that the guest loads, without their dependencies.
+# Modules that the guest loads; the dependencies of these modules are not listed.
 MODULES = (
     "virtio_pci", "9pnet_virtio", "9p", "overlay",  # files
     "virtio_console", "virtio_net",  # console and network
-    # RDMA; rxe uses "crc32" of the crypto API
+    # RDMA; rxe uses "crc32" from the kernel's crypto API
     "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm",
-    "veth", "sch_ingress", "cls_bpf",  # XDP, and tc without tcx
+    "veth", "sch_ingress", "cls_bpf",  # XDP, and eBPF programs on tc for kernels without tcx
 )  # fmt: skip
 XZ = b"\xfd7zXZ\0"
 
@@ -55,21 +55,24 @@ def find() -> Kernel:
 
 
 def unpacked(image: bytes) -> bytes:
-    """Decompress the kernel in an image, because an emulated CPU would need seconds for it.
+    """Decompress the kernel in an image. An emulated CPU would need seconds to decompress it.
 
-    Documentation/arch/x86/boot.rst describes the format. Images that xz did not compress are
-    returned unchanged; qemu boots them as well.
+    Documentation/arch/x86/boot.rst of the kernel describes the format. An image without xz
+    compression is returned unchanged; qemu can boot it as well.
     """
     setup_sectors = image[0x1F1] or 4
     (at,) = struct.unpack_from("<I", image, 0x248)
     packed = image[(setup_sectors + 1) * 512 + at :]
     if not packed.startswith(XZ):
         return image
-    return lzma.LZMADecompressor().decompress(packed)  # decompresses up to the end marker of xz
+    return lzma.LZMADecompressor().decompress(packed)  # ignores bytes after the end marker of xz
 
 
 def unpack(package: Path) -> None:
-    """Extract the kernel from Debian's package. Raises TestbedError if something is missing."""
+    """Extract the kernel from Debian's package.
+
+    Raises TestbedError if the package is incomplete.
+    """
     FOLDER.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:  # needs 400 MB for a few seconds
         subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
@@ -86,10 +89,10 @@ def unpack(package: Path) -> None:
 
 
 def loading_order(names: tuple[str, ...], files: list[Path]) -> list[Path]:
-    """Return the modules with these names, and their dependencies, in load order.
+    """Return the given modules and their dependencies, in load order.
 
-    The section .modinfo of a module names its dependencies ("depends="); file names use - or _.
-    Raises TestbedError for a missing module.
+    The section .modinfo of a module names its dependencies ("depends="). Names of module files
+    contain either - or _. Raises TestbedError if a module is missing.
     """
     by_name = {file.stem.replace("-", "_"): file for file in files}
     ordered: dict[str, Path] = {}

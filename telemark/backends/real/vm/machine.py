@@ -1,7 +1,8 @@
-"""Virtual machine under qemu, with Debian's kernel and the files of this machine (read-only).
+"""Virtual machine under qemu. It has Debian's kernel, and reads the files of this machine.
 
-It boots in seconds, even without KVM. Changes of files stay in memory. call() executes a Python
-function in the virtual machine, with the same modules at the same paths.
+It boots in seconds, even without KVM. Changes of files stay in the memory of the virtual machine.
+call() executes a Python function in the virtual machine, which has the same modules at the same
+paths.
 """
 
 import contextlib
@@ -22,18 +23,19 @@ from telemark.backends.real.vm.remote import Remote
 from telemark.errors import TestbedError
 
 MEMORY_MB = 512
-BOOT_S = CALL_S = 300.0  # 40 times the usual duration, for a loaded machine
+BOOT_S = CALL_S = 300.0  # 40 times the usual duration, because the machine may be loaded
 TAP = "vm0"
-# Without AVX2: qemu 7.2 emulates its gather instructions wrongly (VPGATHERQD), which numpy uses for
-# sorting.
+# AVX2 is off, because qemu 7.2 emulates its gather instructions (VPGATHERQD) wrongly. numpy uses
+# them to sort.
 CPU = "max,avx2=off"
-# The timer check fails on a loaded machine; with IPv6 the kernel would send packets on its own.
+# The kernel's timer check fails on a loaded machine. With IPv6, the kernel would send packets on
+# its own.
 KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check ipv6.disable_ipv6=1"
 
 
 @dataclass(frozen=True)
 class Socket:
-    """Interface to which the virtual machine's NIC is connected, and the MAC address of the NIC.
+    """Interface to which the virtual machine's NIC is connected, and the MAC address of this NIC.
 
     `enter` is a command prefix that enters the interface's network namespace, see Host.enter().
     """
@@ -44,7 +46,7 @@ class Socket:
 
 
 def missing() -> str | None:
-    """Return the reason why a virtual machine cannot start here, in one line; None if it can."""
+    """Return in one line why a virtual machine cannot start here; None if it can start."""
     for program in ("qemu-system-x86_64", str(initramfs.BUSYBOX)):
         if shutil.which(program) is None:
             return f"{Path(program).name} is not installed; run ./setup.sh --rdma"
@@ -56,9 +58,11 @@ def missing() -> str | None:
 
 
 class Machine:
-    """Virtual machine that runs inside its `with` block; at most one per network namespace.
+    """Virtual machine that runs inside its `with` block.
 
-    It stops when the thread that started it ends. `console.log` is written to `folder`.
+    A network namespace can have at most one.
+
+    It also stops when the thread that started it ends. It writes `console.log` to `folder`.
     """
 
     def __init__(self, folder: Path, socket: Socket | None = None) -> None:
@@ -78,10 +82,12 @@ class Machine:
         self._exit_stack.close()
 
     def call(self, function: Callable[..., Any], *arguments: Any, timeout_s: float = CALL_S) -> Any:
-        """Call a function of a module in the virtual machine; arguments and result are pickled.
+        """Call a function of a module in the virtual machine.
 
-        Raises TestbedError with the traceback of an exception in the virtual machine. Raises
-        TestbedError on timeout; then the virtual machine is unusable.
+        The arguments and the result are pickled.
+
+        If the function raises an exception, raises TestbedError with its traceback. Also raises
+        TestbedError on timeout; after a timeout, the virtual machine is unusable.
         """
         assert self._qemu.stdin is not None
         # _answer() reports that the machine has stopped
@@ -93,7 +99,7 @@ class Machine:
         return result
 
     def make(self, kind: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Create an object in the virtual machine; return a proxy, see Remote."""
+        """Create an object in the virtual machine; return its proxy, see class Remote."""
         return Remote(self.call, self.call(remote.create, kind, arguments, named))
 
     def _start(self, exit_stack: contextlib.ExitStack) -> None:
@@ -117,8 +123,8 @@ class Machine:
         return self._socket.enter if self._socket is not None else ()
 
     def _command(self, found: kernel.Kernel, archive: Path) -> list[str | Path]:
-        # Use TCG only, since qemu aborts if /dev/kvm exists but is not usable, as in some
-        # containers.
+        # Use TCG only. In some containers, /dev/kvm exists but is not usable, and then qemu would
+        # abort.
         command: list[str | Path] = [
             "qemu-system-x86_64", "-accel", "tcg", "-cpu", CPU, "-m", str(MEMORY_MB),
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -142,9 +148,12 @@ class Machine:
         return command
 
     def _plug_in(self, socket: Socket, exit_stack: contextlib.ExitStack) -> None:
-        """Redirect frames between the interface and the tap, bypassing the kernel's IP stack.
+        """Redirect frames between the interface and the tap.
 
-        A bridge would consume frames to the interface's MAC address, which the NIC also has.
+        The frames bypass the kernel's IP stack.
+
+        A bridge is unsuitable: it would consume frames to the interface's MAC address, which is
+        also the MAC address of the NIC.
         """
         ends = (socket.interface, TAP), (TAP, socket.interface)
         exit_stack.callback(_run, socket.enter, f"tc qdisc del dev {socket.interface} ingress")
@@ -160,7 +169,7 @@ class Machine:
         end_s = time.monotonic() + timeout_s
         while not select.select([self._qemu.stdout], [], [], max(end_s - time.monotonic(), 0))[0]:
             if time.monotonic() >= end_s:
-                # otherwise, a late reply would be mistaken for the reply to the next call
+                # a late reply would be mistaken for the reply to the next call
                 self._qemu.kill()
                 raise TestbedError(
                     f"virtual machine: no response within {timeout_s:g} s: {self._last_output()}"
@@ -171,9 +180,11 @@ class Machine:
             raise TestbedError(f"virtual machine: has ended: {self._last_output()}") from None
 
     def _last_output(self) -> str:
-        """Return the last line that a program printed, or else the last line of the kernel.
+        """Return the last line that a program printed.
 
-        Lines of the kernel begin with a [time].
+        If no program printed, return the kernel's last line.
+
+        The kernel's lines begin with a time in brackets.
         """
         paths = [self._folder / name for name in ("qemu.log", "console.log")]
         lines = [line.strip() for path in paths if path.exists()
@@ -191,9 +202,9 @@ class Machine:
 
 
 def _program() -> list[str]:
-    """Return the command of the guest's process 1: this Python with the same module paths.
+    """Return the command of process 1 in the guest: this Python, with the same module paths.
 
-    The option -S skips the module `site`, which would take seconds and is not needed.
+    The option -S skips the module `site`, which is not needed and would take seconds.
     """
     paths = os.pathsep.join(os.path.abspath(path) for path in [str(REPOSITORY), *sys.path])
     return ["/usr/bin/env", "-i", f"PYTHONPATH={paths}", str(Path(sys.executable).absolute()),

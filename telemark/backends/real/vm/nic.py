@@ -1,11 +1,11 @@
-"""Configuration of the NIC inside the virtual machine, with addresses and an rxe device."""
+"""Configuration of the NIC inside the virtual machine: addresses, and an rxe device."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
 
 INTERFACE = "eth0"
 DEVICE = "rxe0"  # name of the device in libibverbs
-# Enables IPv6 without autoconfiguration; the kernel still sends multicast listener reports.
+# Enables IPv6 without autoconfiguration. The kernel still sends reports about multicast listeners.
 IPV6 = (
     f"echo 1 > /proc/sys/net/ipv6/conf/{INTERFACE}/addr_gen_mode",
     f"echo 0 > /proc/sys/net/ipv6/conf/{INTERFACE}/disable_ipv6",
@@ -13,10 +13,12 @@ IPV6 = (
 
 
 def configure(addresses: Sequence[str], neighbours: Mapping[str, str]) -> None:
-    """Configure the addresses of the NIC (IPv4 or IPv6, e.g. "10.0.0.3/8"), and create an rxe
-    device.
+    """Configure the addresses of the NIC, and create an rxe device.
 
-    Adds static neighbours and routes (`neighbours`: map from address to MAC address).
+    Addresses are IPv4 or IPv6 with a prefix length, e.g. "10.0.0.3/8".
+
+    Also adds static neighbours and the routes to them. `neighbours` maps addresses to MAC
+    addresses.
     """
     lines = ["ip link set dev lo up"]
     if any(":" in address for address in addresses):

@@ -1,4 +1,4 @@
-"""Proxies of objects in the virtual machine."""
+"""Proxies for objects in the virtual machine."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,15 +9,15 @@ _objects: list[Any] = []  # objects in the virtual machine, kept until it stops
 class Remote:
     """Proxy of an object in the virtual machine: forwards method calls.
 
-    As an argument of a call, a proxy is replaced by its object. To read an attribute, use
-    `machine.call(getattr, remote, name)`.
+    If a proxy is an argument of a call, the virtual machine uses the object instead. To read an
+    attribute, use `machine.call(getattr, remote, name)`.
     """
 
     def __init__(self, call: Callable[..., Any], number: int) -> None:
         self._call, self._number = call, number
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # special methods, e.g. of pickle
+        if name.startswith("_"):  # special methods, e.g. those that pickle uses
             raise AttributeError(name)
 
         def method(*arguments: Any, **named: Any) -> Any:
@@ -31,7 +31,7 @@ class Remote:
 
 
 def create(factory: Callable[..., Any], arguments: tuple[Any, ...], named: dict[str, Any]) -> int:
-    """Create an object; return its number."""
+    """Create an object in the virtual machine; return its number."""
     _objects.append(factory(*arguments, **named))
     return len(_objects) - 1
 

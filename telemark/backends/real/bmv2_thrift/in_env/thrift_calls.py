@@ -1,4 +1,4 @@
-"""Proxy that calls bmv2's Thrift bindings for a process that cannot import them.
+"""Program that calls bmv2's Thrift bindings for a process that cannot import them.
 
 Each line of stdin is a call of a function in CALLS, with a Thrift port: `{"port": 9091, "method":
 "register_read", "arguments": {"name": "r"}}`. Each line of stdout is the response to a call:

@@ -31,11 +31,11 @@ def main() -> None:
     """Run the script with the target's NetworkAPI."""
     target, commands, script = sys.argv[1:]
     network_API.NetworkAPI = NETWORKS[target]
-    # New namespaces need no cleanup. Mininet's cleanup would kill processes and remove files of
-    # other runs, because it selects them by name.
+    # New namespaces need no cleanup. Mininet's cleanup selects processes and files by name, so it
+    # would also kill processes and remove files of other runs.
     network_API.NetworkAPI.cleanup = lambda _network: None
     network_API.NetworkAPI.stop_exec_scripts = _stop_scripts
-    # Mininet's function would change settings of the whole machine
+    # Mininet's function would change settings that affect the whole machine
     mininet.net.fixLimits = lambda: None
     if commands != "-":
         network_API.P4CLI = functools.partial(network_API.P4CLI, script=commands)
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _stop_scripts(network: network_API.NetworkAPI) -> None:
-    """Stop scripts; p4-utils' method fails for scripts that have already exited."""
+    """Stop scripts. p4-utils' own method fails for a script that has already exited."""
     for pid in network.scripts_pids:
         with contextlib.suppress(psutil.NoSuchProcess):
             network_API.kill_proc_tree(pid)

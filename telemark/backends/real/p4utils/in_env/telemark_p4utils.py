@@ -1,7 +1,7 @@
 """minip4 as a switch of p4-utils. This file runs in p4-utils' own Python environment.
 
-It uses p4utils, Mininet and the command `minip4`, but no module of this project. `telemark run
-network.py` runs an unchanged script on minip4. A script can also select minip4 by
+It imports p4utils and Mininet, and runs the command `minip4`; it imports no module of this project.
+`telemark run network.py` runs an unchanged script on minip4. A script can also select minip4 by
 
     from telemark_p4utils import NetworkAPI  # for: from p4utils.mininetlib.network_API import ...
 """
@@ -30,21 +30,22 @@ MINIP4 = shutil.which("minip4") or str(Path(__file__).resolve().parents[5] / ".v
 TELEMARK_ENV = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 SWITCH_CLI = (str(Path(MINIP4).with_name("python")), "-m", "importers.switch_cli")
 READY = b"minip4 switch: ready"
-# maximum time for the start, including compilation of the program on a loaded machine
+# maximum time until a switch is ready; a loaded machine compiles the program slowly
 START_S = 60.0
 STOP_S = 10.0  # maximum time for draining queues and links
-P4C_WORDS = ("--target bmv2", "--arch v1model", "--std p4-16")  # p4c options that minip4 implies
-# units of times as in tc(8); a number without unit is in us
+# p4c options that minip4 always implies
+P4C_WORDS = ("--target bmv2", "--arch v1model", "--std p4-16")
+# time with a unit as in tc(8); a number without unit is in us
 TIME = re.compile(r"(\d+(?:\.\d*)?) *(s|sec|ms|msec|us|usec)?")
 UNIT_US = {"s": 1_000_000, "sec": 1_000_000, "ms": 1000, "msec": 1000, None: 1}
 
 
 class Minip4Error(Exception):
-    """Unsupported option or failed command of minip4, in one line."""
+    """Unsupported option, or failed command of minip4. The message is one line."""
 
 
 class Minip4Switch(P4RuntimeSwitch):
-    """`minip4 switch` with P4Runtime; implements bw, delay, jitter, loss and queues of links."""
+    """`minip4 switch` with P4Runtime. It implements bw, delay, jitter, loss and queues of links."""
 
     def __init__(self, name: str, *args: Any, **options: Any) -> None:
         super().__init__(name, *args, **{**options, "sw_bin": MINIP4})
@@ -98,7 +99,7 @@ class Minip4Switch(P4RuntimeSwitch):
             time.sleep(0.02)
 
     def stop(self, deleteIntfs: bool = True) -> None:
-        """Stop the process, which completes its captures, and remove the interfaces."""
+        """Stop the process, so that it completes its captures, and remove the interfaces."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -115,7 +116,7 @@ class Minip4Switch(P4RuntimeSwitch):
 
 
 class Minip4Compiler(P4C):
-    """`minip4 compile`, always with P4Info, since minip4 has only P4Runtime."""
+    """`minip4 compile`. It always writes P4Info, because minip4 has only P4Runtime."""
 
     def __init__(self, p4_src: str, p4rt: bool = True, **options: Any) -> None:
         super().__init__(p4_src, p4rt=True, **options)
@@ -139,7 +140,7 @@ class Minip4Compiler(P4C):
 
 
 class Minip4Link(Link):
-    """Link whose parameters are implemented by minip4 at its switches, and by tc at hosts."""
+    """Link whose parameters minip4 implements at switches, and tc at hosts."""
 
     def __init__(self, node1: Any, node2: Any, **params: Any) -> None:
         cls1, cls2 = (Intf if isinstance(node, Minip4Switch) else TCIntf for node in (node1, node2))
@@ -147,7 +148,7 @@ class Minip4Link(Link):
 
 
 class Minip4Client(ThriftClient):
-    """Client that runs simple_switch_CLI commands of a file over P4Runtime."""
+    """Client that executes a file of simple_switch_CLI commands over P4Runtime."""
 
     def __init__(
         self, thrift_port: int, sw_name: str, network: "NetworkAPI", **options: Any
@@ -172,7 +173,7 @@ class Minip4Client(ThriftClient):
 
 
 class CompiledNetworkAPI(network_API.NetworkAPI):
-    """p4-utils' NetworkAPI with its bmv2 switches, and minip4's compiler instead of p4c."""
+    """p4-utils' NetworkAPI with its bmv2 switches, but with minip4's compiler instead of p4c."""
 
     def __init__(self, *args: Any, **params: Any) -> None:
         super().__init__(*args, **params)
@@ -180,7 +181,7 @@ class CompiledNetworkAPI(network_API.NetworkAPI):
 
 
 class NetworkAPI(CompiledNetworkAPI):
-    """p4-utils' NetworkAPI with minip4 switches, compiler and links."""
+    """p4-utils' NetworkAPI with the switches, compiler and links of minip4."""
 
     def __init__(self, *args: Any, **params: Any) -> None:
         super().__init__(*args, **params)
@@ -189,7 +190,7 @@ class NetworkAPI(CompiledNetworkAPI):
     def addP4Switch(self, name: str, **opts: Any) -> str:
         """Add a minip4 switch with P4Runtime, unless `cls` is a different class."""
         if issubclass(opts.setdefault("cls", Minip4Switch), Minip4Switch):
-            opts["isP4RuntimeSwitch"] = True  # this option assigns a gRPC port
+            opts["isP4RuntimeSwitch"] = True  # p4-utils assigns a gRPC port because of this option
         return super().addP4Switch(name, **opts)
 
     def addP4RuntimeSwitch(self, name: str, **opts: Any) -> str:

@@ -1,6 +1,6 @@
-"""Replacement of p4-utils' Thrift API in networks on minip4; Python imports this file at startup.
+"""Replace p4-utils' Thrift API in networks on minip4. Python imports this file at startup.
 
-`import p4utils.utils.sswitch_thrift_API` imports thrift_on_minip4.py instead.
+`import p4utils.utils.sswitch_thrift_API` then imports thrift_on_minip4.py.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ STAND_IN = Path(__file__).with_name("thrift_on_minip4.py")
 
 
 class Finder:
-    """Finder of the replaced module (importlib.abc.MetaPathFinder)."""
+    """Finder (importlib.abc.MetaPathFinder) for the replaced module."""
 
     @staticmethod
     def find_spec(name: str, _path: object = None, _target: object = None) -> ModuleSpec | None:

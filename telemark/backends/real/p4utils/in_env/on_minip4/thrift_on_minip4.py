@@ -1,7 +1,8 @@
 """SimpleSwitchThriftAPI for a minip4 switch, which has no Thrift.
 
-It implements only reset_state(). p4-utils' P4Runtime controllers call reset_state(), because bmv2
-does not reset all its state when a program is pushed again. minip4 resets all its state then.
+It implements only reset_state(), which p4-utils' P4Runtime controllers call. They call it because
+bmv2 keeps some state when a program is pushed again. minip4 resets all its state when a program is
+pushed.
 """
 
 from pathlib import Path
@@ -13,12 +14,12 @@ from p4.v1 import p4runtime_pb2, p4runtime_pb2_grpc
 from p4utils.utils.helper import load_topo
 from p4utils.utils.p4runtime_API import api
 
-TOPOLOGY = "topology.json"  # written by p4-utils to the working directory
-ELECTION_ID = (1, 0)  # (high, low) election id of p4-utils' controllers
+TOPOLOGY = "topology.json"  # p4-utils writes this file to the working directory
+ELECTION_ID = (1, 0)  # (high, low) of the election id that p4-utils' controllers use
 
 
 class SimpleSwitchThriftAPI:
-    """Switch with this (unused) Thrift port in topology.json."""
+    """API of the switch with this Thrift port in topology.json. The port itself is not used."""
 
     def __init__(
         self, thrift_port: int, thrift_ip: str = "localhost", json_path: str | None = None
@@ -30,7 +31,10 @@ class SimpleSwitchThriftAPI:
         self._switch = found[0]
 
     def reset_state(self) -> None:
-        """Push the program again, as the primary controller if there is one."""
+        """Push the program again.
+
+        If the switch has a primary controller, it pushes as the primary.
+        """
         switch = self._switch
         files = api.FwdPipeConfig(switch["p4rt_path"], switch["json_path"])
         address = f"127.0.0.1:{switch['grpc_port']}"
