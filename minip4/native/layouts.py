@@ -45,8 +45,8 @@ class _Field(NamedTuple):
 def checks(shared: Iterable[Shared], numbers: Mapping[str, int] | None = None) -> str:
     """Return C code that compiles only if C and Python have the same `shared` and `numbers`.
 
-    For each field, name, offset and size are compared; for numbers and arrays of numbers also the
-    type. `numbers` maps C expressions to values.
+    The code compares the name, offset and size of each field. For numbers and arrays of numbers, it
+    also compares the type. `numbers` maps C expressions to values.
     """
     shared = list(shared)
     lines = ["#include <stdbool.h>", "#include <stddef.h>", "#include <stdint.h>"]

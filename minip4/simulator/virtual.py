@@ -93,7 +93,7 @@ class Virtual(Caller):
 
     Time starts at `now_ns` and advances only in run(). run() uses up to `threads` threads (1 to
     MAX_THREADS); the results do not depend on their number. With `sanitize`, the C code is built
-    with sanitizers, and so must be its engines.
+    with sanitizers. The engines must then be built with sanitizers, too.
     """
 
     def __init__(self, now_ns: int, *, threads: int = 1, sanitize: bool = False) -> None:

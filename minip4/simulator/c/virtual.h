@@ -75,8 +75,8 @@ void virtual_refresh(struct virtual *v, uint32_t node);
 /* Count the frames in flight on a port's link, which the engine counts as delivered. */
 void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint64_t *packets,
                     uint64_t *bytes);
-/* Return the number of frames received by a switch's port that are longer than PACKET_MAX_FRAME;
- * its engine does not count them. */
+/* Return how many frames longer than PACKET_MAX_FRAME arrived at a switch's port. The engine does
+ * not count these frames. */
 uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port);
 
 enum virtual_stop {

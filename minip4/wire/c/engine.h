@@ -16,8 +16,8 @@ enum engine_tap { TAP_IN, TAP_OUT };
 struct engine_driver {
     void *user;
     /* If set, links pass frames to the driver as soon as they are sent. `now_ns` is then the
-     * arrival time, and the driver holds the frames until then. Counters count them as delivered
-     * immediately. */
+     * arrival time, and the driver stores the frames until this time. Counters count them as
+     * delivered immediately. */
     bool keeps_flying;
     /* Transmit a frame of a port, after the port's link if there is one; takes ownership of the
      * packet. */
@@ -88,9 +88,10 @@ bool engine_set_link(struct engine *engine, uint16_t port, const struct link_con
  * served first. */
 void engine_set_priorities(struct engine *engine, uint32_t count);
 
-/* Configuration of one queue of a port: tail drop above a depth in packets or bytes (of frames in
- * the queue, with the changes of ingress), and limits in packets/s and in bit/s of transmitted
- * frames. Packets that egress drops or recirculates do not count towards the limit in bit/s. */
+/* Configuration of one queue of a port. Frames above the depth, in packets or bytes, are dropped
+ * (tail drop). The bytes are those of the frames after ingress. The rates limit the transmitted
+ * frames, in packets/s and in bit/s. Packets that egress drops or recirculates do not count towards
+ * the limit in bit/s. */
 struct queue_config {
     uint64_t depth_packets; /* 64 by default */
     uint64_t depth_bytes;   /* 0 means no limit, also for the rates */
@@ -101,8 +102,8 @@ void engine_set_queue(struct engine *engine, uint16_t port, uint32_t priority,
                       const struct queue_config *config, uint64_t now_ns);
 
 /* Set whether packets dropped by a full queue are first processed in egress, with their own
- * instance type. Their clones are processed normally. Packets that are clones are excluded. The
- * default is off. */
+ * instance type. Their clones are processed normally. Dropped packets that are clones themselves
+ * are not processed. The default is off. */
 void engine_deflect_on_drop(struct engine *engine, bool is_on);
 
 struct queue_state {
