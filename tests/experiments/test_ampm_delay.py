@@ -1,4 +1,4 @@
-"""The delay experiment in virtual time: exact to the microsecond, and wrong delays are detected."""
+"""The delay experiment in virtual time is exact to the microsecond, and detects wrong delays."""
 
 from pathlib import Path
 
@@ -67,8 +67,9 @@ def test_a_wrong_time_is_found_out(
 
 
 def test_in_real_time_too_a_switch_that_stamps_late_is_found_out(tmp_path: Path) -> None:
-    """A switch that stamps 200 us late, as other programs may cause, contradicts the times of
-    sender and receiver.
+    """A switch timestamps 200 us late, for example because of other programs.
+
+    Its timestamps contradict the times of sender and receiver.
     """
     right = "watch.now_us = standard_metadata.ingress_global_timestamp + offset_us"
     program = faulty_program(tmp_path, "watch.p4", right, f"{right} + 200")

@@ -1,5 +1,5 @@
-/* Prints the max number of pages that an entry faults in, in a ternary table with reserved memory.
- * Packets wait while the sets of the table are written. */
+/* Adds entries to a ternary table with reserved memory. Prints the max number of page faults per
+ * entry. Packets wait while the sets of the table are written. */
 #include <stdio.h>
 #include <sys/resource.h>
 

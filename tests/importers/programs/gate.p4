@@ -1,4 +1,5 @@
-/* Forwards by longest prefix, or floods, behind a gate whose keys are of every kind. */
+/* First applies the table `gate`, whose keys have all match kinds. Then forwards by longest prefix,
+ * or floods. */
 #include <core.p4>
 #include <v1model.p4>
 
