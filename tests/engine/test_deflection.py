@@ -38,9 +38,7 @@ DEFLECTED = 7
 
 
 class Bench:
-    """Port 2 sends a packet per millisecond, and its queue has room for two. Clones leave by port
-    9.
-    """
+    """Port 2 sends a packet per millisecond; its queue has room for two. Clones leave by port 9."""
 
     def __init__(self, *, is_on: bool = True) -> None:
         self.engine: Engine = engine(
@@ -122,7 +120,10 @@ def test_no_drop_is_reported_by_default() -> None:
 
 
 def test_drops_of_clones_are_not_reported() -> None:
-    """Otherwise, a dropped clone would be cloned, and this clone would be dropped and cloned again."""
+    """Otherwise, a dropped clone would be cloned, and the new clone would be dropped, too.
+
+    This would never end.
+    """
     bench = Bench()
     bench.queue(REPORTS, depth_packets=1, rate_pps=1)
     for number in range(10):

@@ -231,8 +231,9 @@ def test_a_rate_that_divides_no_second_is_kept_exactly(bench: Bench) -> None:
 
 
 def test_the_rounding_remainder_of_a_rate_ends_with_idle_time(bench: Bench) -> None:
-    """At 3 packets/s, a third of a ns remains per packet. If it were kept, the last packet would be
-    late.
+    """At 3 packets/s, a third of a ns remains per packet.
+
+    Idle time must end this remainder. Otherwise, the last packet would be late.
     """
     bench.queue(2, rate_pps=3)
     for time_ns in (0, 999_999_333, 999_999_333, 999_999_333):

@@ -93,8 +93,9 @@ def test_another_process_s_use_counts(folder: Path) -> None:
 def test_a_file_removed_before_it_was_locked_is_made_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process may remove the file between open() and flock(). The open file then has no
-    name.
+    """Another process may remove the file between open() and flock().
+
+    The open file then has no name.
     """
     use(folder / "a")
     flock, removed = fcntl.flock, []

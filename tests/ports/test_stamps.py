@@ -31,7 +31,7 @@ def namespace() -> Iterator[None]:
 
 @pytest.fixture
 def switch() -> Engine:
-    """Switch that forwards from ports 1 and 3 to port 2, and writes the times that its program saw."""
+    """Switch that forwards from ports 1 and 3 to port 2, and writes the times of its program."""
     return engine(types=TYPES, ingress="std.egress_spec = 2;", egress=EGRESS)
 
 

@@ -32,7 +32,7 @@ KEYS = {
 
 
 def table_engine(kinds: Sequence[str], widths: Sequence[int], size: int) -> Engine:
-    """Return a switch; its table t has header fields as keys and writes the result to the header."""
+    """Return a switch whose table t matches header fields and writes the result to the header."""
     padding = -sum(widths) % 8
     fields = "".join(f"bit<{w}> k{i};" for i, w in enumerate(widths))
     pad = f"bit<{padding}> padding;" if padding else ""

@@ -74,9 +74,7 @@ def test_too_large_programs_are_refused(case: str) -> None:
 
 
 def test_too_much_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code of header functions counts for each call, so a stack makes much code from little
-    text.
-    """
+    """The code of a header function counts once per call, so a short text can make much code."""
     fields = many("bit<64> f#;", 64)
     parts = {
         "types": H_TYPE + f"header b_t {{ {fields} }}", "headers": "h_t h; b_t[120] s;",

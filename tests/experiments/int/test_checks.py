@@ -101,7 +101,7 @@ def of_reports() -> list[Change]:
 def of_hops() -> list[Change]:
     """Return the hops of one packet per switch: the packet that was in this switch longest.
 
-    A change of other packets may be too small to detect.
+    In other packets, the values may be too small for the change.
     """
 
     def said(hop: int, field: str) -> Callable[[Any], None]:
@@ -204,8 +204,9 @@ def of_drop_reports() -> list[Change]:
         return np.flatnonzero(outcome.kept.reports["node"] == outcome.nodes[switch])
 
     def vanished(outcome: Any) -> None:
-        """Remove a report that is neither the first nor the last, because lost reports at the ends
-        leave no gap.
+        """Remove a report that is neither the first nor the last.
+
+        Lost reports at the ends leave no gap.
         """
         at, kept = chosen(outcome)[5], outcome.kept
         put(outcome, kept=kept._replace(

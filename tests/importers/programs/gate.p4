@@ -1,5 +1,5 @@
-/* First applies the table `gate`, whose keys have all match kinds. Then forwards by longest prefix,
- * or floods. */
+/* Forwards IPv4 packets by longest prefix, and then applies the table `gate`, whose keys have all
+ * match kinds. Floods other frames. */
 #include <core.p4>
 #include <v1model.p4>
 
