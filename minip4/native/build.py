@@ -26,8 +26,8 @@ SANITIZED = ("-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefi
 SHARED = ("-fPIC", "-fno-semantic-interposition")
 LIBRARIES = ("-lpthread", "-lm")
 
-# Limits of cc's CPU time, of its memory, and of the stack frame of a function. They are needed,
-# because generated code may be hostile.
+# Limits of cc's CPU time, of its memory, and of the stack frame of a function. The limits are
+# needed, because generated code may be hostile.
 MAX_CPU_S = 120
 MAX_MEMORY_KB = 4 << 20
 # a thread has 8 MB of stack, and up to four such functions call each other

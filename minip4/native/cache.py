@@ -116,10 +116,10 @@ def _put(path: Path, make: Callable[[Path], None]) -> None:
 def _turn(path: Path) -> Iterator[None]:
     """Wait while another process builds this file.
 
-    This matters for a sweep, whose runs start at the same time with the same program.
+    The lock matters for a sweep, whose runs start at the same time with the same program.
 
     Two processes may still build the same file, because the lock file is removed while others wait
-    for it. This is correct, but takes more time.
+    for it. The result is correct, but takes more time.
     """
     turn = path.with_name(WORKSHOP + path.name)
     descriptor = os.open(turn, os.O_RDWR | os.O_CREAT, 0o666)

@@ -1,7 +1,7 @@
 """Layouts of memory shared by C and Python: structures, records, constants.
 
 checks() generates C assertions from the Python definitions. If C and Python differ, the assertions
-do not compile. They cost nothing at run time.
+do not compile. The assertions cost nothing at run time.
 """
 
 from __future__ import annotations

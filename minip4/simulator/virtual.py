@@ -176,8 +176,8 @@ class Virtual(Caller):
     def place(self, node: int, partition: int) -> None:
         """Assign a node, and nodes that cannot be separated from it, to a partition.
 
-        Nodes that may stop the network are always in the first partition. This does not change
-        results.
+        Nodes that may stop the network are always in the first partition. The choice of the
+        partition does not change results.
         """
         self._library.virtual_place(self._handle, node, partition % self._threads)
 

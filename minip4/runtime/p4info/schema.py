@@ -130,8 +130,8 @@ class Schema:
     def ports(self) -> Values:
         """Return the type of the ports of replicas and of watch ports.
 
-        P4Info does not state this type. It is the type of the port field in packet-in and
-        packet-out headers.
+        P4Info does not state this type. The port field in packet-in and packet-out headers has this
+        type, too.
         """
         for header in self.controller_headers.values():
             for metadata in header.metadata:

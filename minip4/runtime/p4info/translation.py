@@ -40,7 +40,8 @@ class Translated(Values):
     def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
         """Initialize the type.
 
-        `bitwidth` is not in P4Info. It is 0 until bind() finds a use of the type in the program.
+        `bitwidth` is not in P4Info. The width is 0 until bind() finds a use of the type in the
+        program.
         """
         super().__init__(0)
         self.name = name

@@ -1,4 +1,4 @@
-/* Hosts. They respond to ARP and ICMP echo requests, pass UDP datagrams to flows and applications,
+/* Hosts. Hosts respond to ARP and ICMP echo requests, pass UDP datagrams to flows and applications,
  * and pass TCP segments to connections. */
 #include <arpa/inet.h>
 #include <stdlib.h>

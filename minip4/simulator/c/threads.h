@@ -104,8 +104,8 @@ static inline uint64_t time_least(uint64_t a, uint64_t b)
 void partition_hand_over(struct partition *from, struct partition *to);
 
 /* clocks.c */
-/* Mark a partition as quiet, because it has no work. Its version becomes odd, and `quiet_next_ns`
- * is valid. */
+/* Mark a partition as quiet, because it has no work. The version of the partition becomes odd, and
+ * `quiet_next_ns` is valid. */
 void partition_be_quiet(struct partition *p, uint64_t next_ns);
 void partition_be_busy(struct partition *p);
 /* If all partitions are quiet and no message is in flight, advance all clocks to the earliest event

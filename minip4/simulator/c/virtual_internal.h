@@ -33,9 +33,9 @@ struct fifo {
     struct packet *first, **end;
 };
 
-/* A UDP port of a host. It belongs to a flow that the host receives, or to an application. For a
- * flow, the structure contains the data that each datagram must match. For an application, `flow`
- * is the number of the inbox. */
+/* A UDP port of a host. The port belongs to a flow that the host receives, or to an application.
+ * For a flow, the structure contains the data that each datagram must match. For an application,
+ * `flow` is the number of the inbox. */
 struct listener {
     uint32_t flow; /* number of the flow + 1; 0 means no flow */
     uint16_t port, id;

@@ -1,6 +1,7 @@
-/* The engine: one P4 switch as a state machine. It has no clock and does no I/O. Its driver (packet
- * sockets in real time, an event queue in virtual time, or a test) passes frames and the current
- * time. Only one thread at a time may call functions of an engine, see engine_lock(). */
+/* The engine: one P4 switch as a state machine. The engine has no clock and does no I/O. A driver
+ * passes frames and the current time to the engine. The driver uses packet sockets in real time and
+ * an event queue in virtual time; tests are drivers, too. Only one thread at a time may call
+ * functions of an engine, see engine_lock(). */
 #ifndef MINIP4_ENGINE_H
 #define MINIP4_ENGINE_H
 
@@ -58,8 +59,8 @@ void engine_set_clock(struct engine *engine, int64_t offset_us, int32_t drift_pp
                       uint64_t since_ns);
 
 /* Receive a frame at a port; takes ownership of the packet. The program and TAP_IN see arrived_ns
- * as its arrival time. It is processed now; the time in between counts as waiting in the switch.
- * `now_ns` never decreases between calls and is not before arrived_ns. */
+ * as its arrival time. The engine processes the frame now. The interval since arrived_ns counts as
+ * waiting in the switch. `now_ns` never decreases between calls and is not before arrived_ns. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
                     uint64_t arrived_ns, uint64_t now_ns);
 /* Prefetch the data that a frame received at this port needs. */
@@ -102,8 +103,8 @@ void engine_set_queue(struct engine *engine, uint16_t port, uint32_t priority,
                       const struct queue_config *config, uint64_t now_ns);
 
 /* Set whether packets dropped by a full queue are first processed in egress, with their own
- * instance type. Their clones are processed normally. Dropped packets that are clones themselves
- * are not processed. The default is off. */
+ * instance type. Clones of these packets are processed normally. Dropped packets that are clones
+ * themselves are not processed. The default is off. */
 void engine_deflect_on_drop(struct engine *engine, bool is_on);
 
 struct queue_state {

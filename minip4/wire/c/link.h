@@ -1,5 +1,5 @@
-/* A link: one direction of a wire with rate, delay, jitter, reordering and seeded loss. It has no
- * clock and does no I/O. */
+/* A link: one direction of a wire with rate, delay, jitter, reordering and seeded loss. The link
+ * has no clock and does no I/O. */
 #ifndef MINIP4_LINK_H
 #define MINIP4_LINK_H
 
