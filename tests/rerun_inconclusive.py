@@ -21,7 +21,7 @@ LINE = "reduce the load on the machine"  # remedy in the errors of inconclusive 
 TRIES = 5
 # these files are locked, but not written
 GATE, LOCK = Path(__file__).with_name("conftest.py"), Path(__file__)
-IS_WITHIN_A_TEST = "PYTEST_CURRENT_TEST" in os.environ  # the outer test already holds the locks
+IS_WITHIN_A_TEST = "PYTEST_CURRENT_TEST" in os.environ  # the outer test already has the locks
 
 
 class RanAgainWarning(pytest.PytestWarning):

@@ -31,7 +31,7 @@ def count(name="ran"):
 
 def outcome(folder: Path, tests: str, *options: str) -> tuple[dict[str, int], str]:
     """Run the given tests in a separate pytest; return its counts and its output."""
-    # the copy uses other locks than this pytest
+    # the copy of pytest uses other locks than this pytest
     shutil.copy(HERE / "rerun_inconclusive.py", folder)
     (folder / "conftest.py").write_text("from rerun_inconclusive import pytest_runtest_protocol")
     (folder / "test_them.py").write_text(HEAD + tests)

@@ -196,7 +196,8 @@ def main() -> None:
     sys.path[0] = str(EXPERIMENTS)
     for module in MODULES:
         import_module(module)
-    # otherwise, each child would copy all memory pages when its garbage collector scans them
+    # otherwise, the garbage collector of each child would write to all memory pages and so copy
+    # them
     gc.freeze()
     requests = socket.socket(fileno=0)
     (arguments, environment, folder), *outputs = serve(requests)

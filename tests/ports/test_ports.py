@@ -97,7 +97,7 @@ def test_a_vlan_tag_is_put_back(driver: Driver) -> None:
     plain = frame(100)
     tags = [bytes.fromhex(tag) for tag in ("81006064", "88a80fff", "8100000181000002")]
     tagged = [plain[:12] + tag + plain[12:] for tag in tags]
-    tagged.append(tagged[0] + os.urandom(1000))  # too long for a slot of the ring
+    tagged.append(tagged[0] + os.urandom(1000))  # the frame is too long for a slot of the ring
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         for sent in tagged:
             sender.send(sent)

@@ -24,7 +24,7 @@ from minip4.simulator.virtual import FlowSpec, Partition, Virtual
 ROUTER = Path(__file__).parents[2] / "p4src" / "routing" / "router.p4"
 START_NS, LASTS_NS = 10**9, 15 * 10**6
 ROUTERS, CHORDS, UDP_FLOWS, TCP_FLOWS, PINGS = 10, 6, 12, 3, 10
-# host port, CPU port, and the router whose controller receives packets
+# the host port, the CPU port, and the router whose controller receives packets
 HOST_PORT, CPU_PORT, ASKED = 1, 510, 3
 LINKS = (
     {"delay_us": 2},

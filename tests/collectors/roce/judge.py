@@ -29,7 +29,7 @@ from telemark.traffic.received import Frames
 OWN_MAC, PEER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 MAC_BYTES = bytes.fromhex(OWN_MAC.replace(":", ""))
 ADDRESSES = {"v2": ("10.9.0.1", "10.9.0.2"), "v2_ipv6": ("fd09::1", "fd09::2")}
-BATCH = 32  # frames; fewer than any queue on the path holds
+BATCH = 32  # frames; every queue on the path has room for more
 FIRST_QPN = 0x1000  # first QPN of peers; the sentinel has the number before it
 
 

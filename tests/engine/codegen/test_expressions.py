@@ -109,7 +109,7 @@ def edges(width: int) -> list[int]:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_operations_agree_with_exact_arithmetic(width: int) -> None:
-    made = calculator(width)  # one engine of all widths would take cc much longer than all of these
+    made = calculator(width)  # cc would need much longer for one engine with all widths
     rng = random.Random(width)
     pairs = list(itertools.product(edges(width), repeat=2))
     pairs += [(rng.getrandbits(width), rng.getrandbits(width)) for _ in range(50)]

@@ -5,7 +5,8 @@
 
 #include "table.h"
 
-enum { ENTRIES = 100000 }; /* sets of four pages each; the last one is written long after the table grew */
+/* sets of four pages each; the last set is written long after the table grew */
+enum { ENTRIES = 100000 };
 
 static const struct table_spec spec = {
     .kind = TABLE_TERNARY, .key_words = 1, .data_words = 1, .max_size = ENTRIES,

@@ -58,7 +58,7 @@ def outcome(first_us: int, delay_us: int) -> Any:
         (1310, 1180, 10),
         (1010, 1790, 0),
         (1010, 1797, 7),
-        (1311, 1500, None),  # no packet was in s1 at this time
+        (1311, 1500, None),  # at this time, no packet was in s1
         (1009, 1500, None),
         (2200, 1500, 0),  # the second packet, according to bmv2
     ],
