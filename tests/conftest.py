@@ -1,4 +1,4 @@
-"""Fixtures for all tests: experiments written on the fly and started as users start them.
+"""Fixtures for all tests: write experiments, and start them as users do.
 
 With SANITIZE in the environment, all C code that tests build has sanitizers: see test_sanitized.py.
 """
@@ -31,16 +31,16 @@ WITH_A_MACHINE, LONGEST = ("test_roce_rxe.py", "test_vm.py"), "test_sanitized.py
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest tests first, so that workers do not wait for them at the end.
 
-    Before these, start files whose tests share a virtual machine. A worker without tests takes the
-    second half of the tests of another worker, and would have to boot a second virtual machine for
-    them.
+    Files whose tests share a virtual machine start even earlier. A worker without tests takes half
+    of the remaining tests of another worker. If it took tests of such a file, it would have to boot
+    a second virtual machine.
     """
     first = (*WITH_A_MACHINE, LONGEST, "")
     items.sort(key=lambda item: first.index(item.path.name if item.path.name in first else ""))
 
 
 def pytest_collection_finish() -> None:
-    """All tests and their imports stay in memory, so the garbage collector need not scan them."""
+    """Exclude tests and imports from garbage collection, because they stay in memory anyway."""
     gc.freeze()
 
 

@@ -21,7 +21,7 @@ LINE = "reduce the load on the machine"  # remedy in the errors of inconclusive 
 TRIES = 5
 # these files are locked, but not written
 GATE, LOCK = Path(__file__).with_name("conftest.py"), Path(__file__)
-IS_WITHIN_A_TEST = "PYTEST_CURRENT_TEST" in os.environ  # the outer test already holds the locks
+IS_WITHIN_A_TEST = "PYTEST_CURRENT_TEST" in os.environ  # the outer test already has the locks
 
 
 class RanAgainWarning(pytest.PytestWarning):
@@ -29,7 +29,7 @@ class RanAgainWarning(pytest.PytestWarning):
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Run a test as pytest does, and again if it reports that its machine disturbed it."""
+    """Run a test as pytest does; rerun it if it reports that load on the machine disturbed it."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     with _running(fcntl.LOCK_SH):
         reports = runner.runtestprotocol(item, nextitem=nextitem, log=False)
@@ -51,9 +51,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _close_fixtures(item: pytest.Item) -> pytest.TestReport:
-    """Close fixtures shared by tests, because they may contain the disturbed run.
+    """Close the fixtures that tests share, because they may contain the disturbed run.
 
-    All are created again.
+    pytest then creates all of them again.
     """
     close = partial(item.session._setupstate.teardown_exact, None)
     call = pytest.CallInfo.from_call(close, "teardown")
@@ -61,24 +61,23 @@ def _close_fixtures(item: pytest.Item) -> pytest.TestReport:
 
 
 def is_no_verdict(reports: list[pytest.TestReport]) -> bool:
-    """Return whether a test failed, and only because of its machine."""
+    """Return whether a test failed only because of load on the machine."""
     failures = [_words(report) for report in reports if report.failed]
     return bool(failures) and all(LINE in words for words in failures)
 
 
 def _words(report: pytest.TestReport) -> str:
-    """Return the messages of the failures, without the quoted lines of code, which may contain
-    LINE.
-    """
+    """Return the messages of the failures, without quoted code, which may contain LINE."""
     crash = getattr(report.longrepr, "reprcrash", None)
     return " ".join(crash.message.split()) if crash else ""
 
 
 @contextmanager
 def _running(kind: int) -> Iterator[None]:
-    """Hold the locks of a running test: in parallel with other tests (LOCK_SH), or alone (LOCK_EX).
+    """Lock for a running test: LOCK_SH allows parallel tests, and LOCK_EX allows none.
 
-    A test that must run alone closes the gate first; otherwise other tests could delay it forever.
+    A test that must run alone first locks GATE. Otherwise, other tests could start again and again,
+    and the test would never run.
     """
     if IS_WITHIN_A_TEST:
         yield

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "minip4.link": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.ports"],
     "minip4.simulator": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.engine"],
     "minip4.stf": ["minip4.errors", "minip4.compiler", "minip4.engine"],
-    # The runtime uses a data plane through its protocol, and the types of its values.
+    # The runtime uses the protocol of data planes, and the types of their values.
     "minip4.runtime.status": ["minip4.engine.errors"],
     "minip4.runtime.dataplane": ["minip4.engine.keys", "minip4.engine.model"],
     "minip4.runtime.p4info": ["minip4.runtime.status", "minip4.engine.keys",
@@ -50,13 +50,12 @@ MAY_IMPORT = {
     "telemark": ["minip4"],
     "topologies": ["telemark"],
     "controllers": ["telemark"],
-    # programs at host edges, and those of switches
+    # programs at host edges, and programs of switches
     "controllers.ampm.edge": ["controllers", "ebpf.edge", "telemark"],
     "controllers.int.edge": ["controllers", "ebpf.edge", "telemark"],
     "controllers.dta.manager": ["controllers", "collectors", "telemark"],
     "importers": ["controllers", "telemark", "minip4.errors", "minip4.runtime.switch.control"],
-    # of minip4, only the part that builds C code, and records of received packets; nothing about
-    # switches
+    # from minip4, only the builds of C code and the records of received packets, but no switches
     "collectors": ["telemark", "minip4.native", "minip4.simulator"],
     "ebpf": ["telemark", "minip4.errors", "minip4.native"],
     "experiments": ["controllers", "collectors", "ebpf", "topologies", "telemark",

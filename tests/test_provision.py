@@ -1,6 +1,4 @@
-"""provision.sh and the Vagrantfile: installed components, components left out, and errors of single
-components.
-"""
+"""provision.sh and the Vagrantfile: what they install, what they leave out, and their errors."""
 
 import re
 import shutil
@@ -30,9 +28,9 @@ PROGRAMS = ("apt-get", "curl", "dpkg", "env", "git", "gpg", "python3", "sudo", "
 
 
 def provision(folder: Path, system: str, broken: str = "nothing") -> tuple[list[str], str]:
-    """Run the script on a system.
+    """Run the script on this system.
 
-    Return the recorded commands and the output; `broken` cannot be installed.
+    Return the recorded commands and the output. The installation of `broken` fails.
     """
     asked, utils = folder / "asked", folder / "p4utils"
     (folder / "bin").mkdir(exist_ok=True)
@@ -138,7 +136,10 @@ def test_the_vagrantfile_is_valid(command: list[str]) -> None:
 
 
 def test_the_vm_gets_the_project_without_generated_files(tmp_path: Path) -> None:
-    """rsync as Vagrant calls it; a pattern without a slash at the start matches at any depth."""
+    """The test calls rsync as Vagrant does.
+
+    A pattern without a leading slash matches at any depth.
+    """
     if shutil.which("rsync") is None:
         pytest.skip("rsync is not installed")
     for made in (".venv/x", ".vm/x", "results/ampm_loss/x", "a.egg-info/x", ".vagrant/x"):

@@ -30,8 +30,8 @@ def count(name="ran"):
 
 
 def outcome(folder: Path, tests: str, *options: str) -> tuple[dict[str, int], str]:
-    """Run such tests in a separate pytest; return its counts and its output."""
-    # the copy uses other locks than this pytest
+    """Run the given tests in a separate pytest; return its counts and its output."""
+    # the copy of pytest uses other locks than this pytest
     shutil.copy(HERE / "rerun_inconclusive.py", folder)
     (folder / "conftest.py").write_text("from rerun_inconclusive import pytest_runtest_protocol")
     (folder / "test_them.py").write_text(HEAD + tests)
@@ -101,7 +101,7 @@ def test_another(left_open):
 
 
 def test_fixtures_that_tests_share_are_made_again(tmp_path: Path) -> None:
-    """This holds for failures in a fixture, and for failures in a test."""
+    """Fixtures are made again after a failure in a fixture, and after a failure in a test."""
     body = """
 @pytest.fixture(scope="module")
 def run():
@@ -122,7 +122,7 @@ def test_two(run):
 
 
 def test_an_inconclusive_test_is_repeated_without_parallel_tests(tmp_path: Path) -> None:
-    """There are two workers: neither runs a test while the other repeats one, and both end."""
+    """Of two workers, neither runs a test while the other repeats a test, and both end."""
     body = """
 @pytest.mark.parametrize("number", range(3))
 def test_it(number):
@@ -158,7 +158,7 @@ def test_tests_that_blame_the_machine_print_the_line() -> None:
 
 
 def test_only_real_time_blames_the_machine() -> None:
-    """In virtual time, the same code raises InvalidRunError, which is a failed run there."""
+    """In virtual time, the same code raises InvalidRunError, and the run counts as failed."""
     blaming = {
         str(path.relative_to(HERE.parent))
         for folder in ("collectors", "controllers", "experiments", "telemark")
@@ -173,7 +173,7 @@ def test_only_real_time_blames_the_machine() -> None:
 
 
 def test_only_code_that_cannot_continue_raises() -> None:
-    """All other code calls note_invalid(), so that measurements are reported."""
+    """All other code calls note_invalid(), so that the report contains the measurements."""
     raising = {
         str(path.relative_to(HERE.parent))
         for folder in ("benchmarks", "collectors", "controllers", "experiments", "telemark")

@@ -70,9 +70,9 @@ def test_tests_of_c_code_pass_with_sanitizers(room: str) -> None:
 
 
 def test_these_tests_begin_first(request: pytest.FixtureRequest) -> None:
-    """They are the longest tests.
+    """The tests of this file take longest.
 
-    Only tests that should not be split between workers come before them.
+    Only tests that should not be split between workers come before these tests.
     """
     names = [*dict.fromkeys(item.path.name for item in request.session.items)]
     assert {*names[: names.index(Path(__file__).name)]} <= {"test_roce_rxe.py", "test_vm.py"}

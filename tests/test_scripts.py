@@ -1,4 +1,4 @@
-"""The shell scripts and the first import of experiments: clear messages about missing parts."""
+"""The shell scripts and the first import of experiments report clearly which parts are missing."""
 
 import os
 import shutil
@@ -117,7 +117,7 @@ esac
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """setup.sh in a checkout of one module, with the stand-in."""
+    """Provide setup.sh in a checkout of one module, with the stand-in."""
     python = tmp_path / "python"
     python.write_text(STAND_IN)
     python.chmod(0o755)

@@ -26,11 +26,12 @@ SANITIZED = ("-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefi
 SHARED = ("-fPIC", "-fno-semantic-interposition")
 LIBRARIES = ("-lpthread", "-lm")
 
-# Limits of cc's CPU time and memory, and of a function's stack, since generated code may be
-# hostile.
+# Limits of cc's CPU time, of its memory, and of the stack frame of a function. The limits are
+# needed, because generated code may be hostile.
 MAX_CPU_S = 120
 MAX_MEMORY_KB = 4 << 20
-MAX_FRAME_BYTES = 1 << 20  # a thread has 8 MB of stack, and four such functions call each other
+# a thread has 8 MB of stack, and up to four such functions call each other
+MAX_FRAME_BYTES = 1 << 20
 LIMITED = f'ulimit -t {MAX_CPU_S} 2>&-; ulimit -v {MAX_MEMORY_KB} 2>&-; exec "$@"'
 OVER_LIMITS = ("signal terminated program", "out of memory", "memory exhausted", "frame size of")
 
@@ -110,7 +111,7 @@ class _Call:
         return held(self.place(suffix), self.run)
 
     def place(self, suffix: str) -> Path:
-        """Return the path of the result in the cache, whose name is a hash of all inputs."""
+        """Return the path of the result in the cache; the file name is a hash of all inputs."""
         digest = hashlib.sha256("\0".join((*_compiler(), *self.flags, self.text)).encode())
         folders = {*self.include, *(source.parent for source in self.sources)}
         headers = [header for folder in sorted(folders) for header in sorted(folder.glob("*.h"))]

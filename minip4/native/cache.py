@@ -49,7 +49,7 @@ def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     try:
         if is_new:
             shrink()
-        # the folder is read-only, or the file belongs to another user, who updates its age
+        # fails if the folder is read-only, or if the file belongs to another user
         with suppress(OSError):
             os.utime(descriptor)
         yield path
@@ -116,10 +116,10 @@ def _put(path: Path, make: Callable[[Path], None]) -> None:
 def _turn(path: Path) -> Iterator[None]:
     """Wait while another process builds this file.
 
-    This matters for a sweep, whose runs start at the same time with the same program.
+    The lock matters for a sweep, whose runs start at the same time with the same program.
 
-    It only saves work: two processes may still build the same file, because the lock file is
-    removed while others wait for it.
+    Two processes may still build the same file, because the lock file is removed while others wait
+    for it. The result is correct, but takes more time.
     """
     turn = path.with_name(WORKSHOP + path.name)
     descriptor = os.open(turn, os.O_RDWR | os.O_CREAT, 0o666)

@@ -1,7 +1,7 @@
 """Layouts of memory shared by C and Python: structures, records, constants.
 
 checks() generates C assertions from the Python definitions. If C and Python differ, the assertions
-do not compile. They cost nothing at run time.
+do not compile. The assertions cost nothing at run time.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class _Field(NamedTuple):
 def checks(shared: Iterable[Shared], numbers: Mapping[str, int] | None = None) -> str:
     """Return C code that compiles only if C and Python have the same `shared` and `numbers`.
 
-    For each field, name, offset and size are compared; for numbers and arrays of numbers also the
-    type. `numbers` maps C expressions to values.
+    The code compares the name, offset and size of each field. For numbers and arrays of numbers, it
+    also compares the type. `numbers` maps C expressions to values.
     """
     shared = list(shared)
     lines = ["#include <stdbool.h>", "#include <stddef.h>", "#include <stdint.h>"]

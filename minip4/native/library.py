@@ -20,10 +20,10 @@ _users: Counter[str] = Counter()  # number of Library objects per path, which sh
 class Library(ctypes.CDLL):
     """A shared object, which is unmapped when nothing refers to it.
 
-    Its function `last` is called before that.
+    The C function `last` is called before the shared object is unmapped.
 
-    With `stays`, it is never unmapped, because AddressSanitizer resolves function names when the
-    process exits.
+    With `stays`, the shared object is never unmapped, because AddressSanitizer resolves function
+    names when the process exits.
     """
 
     def __init__(self, path: Path, functions: Signatures, *, last: str, stays: bool) -> None:
@@ -52,7 +52,7 @@ def declare(
 ) -> None:
     """Add C functions as attributes to the object `to`.
 
-    They do not refer to the library, so the caller must keep the library alive, too.
+    The functions do not refer to the library, so the caller must keep the library alive, too.
     """
     for name, (result, arguments) in functions.items():
         kind = ctypes.CFUNCTYPE(result, *arguments, use_errno=errno)

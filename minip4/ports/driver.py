@@ -81,8 +81,8 @@ class Driver:
     def stop(self, drain_s: float = 1.0) -> None:
         """Stop when rings, queues and links are empty, but at the latest after `drain_s` seconds.
 
-        Closes sockets and captures. Afterwards, `capture_error` describes missing frames in
-        captures, if any, and the engine has no driver.
+        Closes sockets and captures. Afterwards, the engine has no driver. If captures lack frames,
+        `capture_error` says why.
         """
         self._library.ports_stop(self._handle, int(drain_s * 1e9))
         self._final = self.counters()

@@ -61,12 +61,12 @@ class TableCalls(Protocol):
     def table_has_timeouts(self, table: str) -> bool: ...
 
     def table_idle(self, table: str, time_ns: int) -> Iterator[tuple[Entry, int]]:
-        """Yield the idle entries that were not reported yet, and how often they timed out."""
+        """Yield each idle entry that was not reported yet, with the number of its timeouts."""
 
     def direct_counter_write(self, table: str, handle: int, packets: int, size: int) -> None: ...
 
     def direct_meter_set(self, table: str, handle: int, rates: Rates | None) -> None:
-        """Set the rates of the meter of an entry; None makes all packets green."""
+        """Set the meter rates of an entry; None makes all packets green."""
 
     def direct_meter_get(self, table: str, handle: int) -> Rates | None: ...
 
@@ -89,7 +89,7 @@ class ProfileCalls(Protocol):
     def group_add(self, profile: str) -> int: ...
 
     def group_set_members(self, profile: str, group: int, members: Sequence[int]) -> None:
-        """Set the members of a group; the weight of a member is the number of its occurrences."""
+        """Set the members of a group; the weight of a member is how often it occurs."""
 
     def group_delete(self, profile: str, group: int) -> None: ...
 
@@ -144,7 +144,7 @@ class ReplicationCalls(Protocol):
 
 
 class PortCalls(Protocol):
-    """Ports, links and queues, which `minip4 control` changes because P4Runtime cannot."""
+    """Ports, links and queues. P4Runtime cannot change them; `minip4 control` can."""
 
     def set_port(self, port: int, is_up: bool) -> None: ...
 
@@ -187,7 +187,7 @@ class Dataplane(TableCalls, ProfileCalls, StateCalls, ReplicationCalls, PortCall
         """Return the time of the data plane, in nanoseconds."""
 
     def batch(self) -> AbstractContextManager[None]:
-        """Apply all writes of the `with` block atomically when the block ends, or none of them."""
+        """Apply the writes of a `with` block atomically when the block ends."""
 
     def close(self) -> None:
         """Free the data plane."""

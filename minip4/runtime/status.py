@@ -10,7 +10,8 @@ from minip4.engine import errors as engine_errors
 
 Code = grpc.StatusCode
 
-# A client accepts 8 to 64 KB of trailing metadata. Above this limit, the status has no details.
+# Clients accept at most 8 to 64 KB of trailing metadata. If the details are longer than this
+# constant, the status does not contain them.
 MAX_DETAILS_BYTES = 32 * 1024
 
 

@@ -8,7 +8,7 @@ from minip4.engine.errors import EngineError
 class Handle:
     """Handle of a network for calls of C functions.
 
-    It is invalid after the network was freed.
+    The handle is invalid after the network was freed.
     """
 
     def __init__(self, created: int) -> None:

@@ -14,7 +14,10 @@ from minip4.simulator.shared import ARRIVAL, NONE
 
 
 class Inboxes(Caller):
-    """The inboxes of a Virtual network, numbered in the order of opening; run() reports them."""
+    """The inboxes of a Virtual network, numbered in the order of opening.
+
+    run() reports when an inbox is no longer empty.
+    """
 
     def open_udp(self, host: int, port: int) -> int:
         """Open an inbox for the datagrams to a UDP port of a host."""

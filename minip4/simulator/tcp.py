@@ -84,7 +84,7 @@ class Connections(Caller):
         return int(number)
 
     def is_over(self, connection: int) -> bool:
-        """Return whether all data were acknowledged, or the connection has failed."""
+        """Return whether the connection has ended: all data were acknowledged, or it has failed."""
         result = self._result(connection)
         return bool(result.is_acknowledged or result.has_failed)
 

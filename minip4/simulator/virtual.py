@@ -93,7 +93,7 @@ class Virtual(Caller):
 
     Time starts at `now_ns` and advances only in run(). run() uses up to `threads` threads (1 to
     MAX_THREADS); the results do not depend on their number. With `sanitize`, the C code is built
-    with sanitizers, and so must be its engines.
+    with sanitizers. The engines must then be built with sanitizers, too.
     """
 
     def __init__(self, now_ns: int, *, threads: int = 1, sanitize: bool = False) -> None:
@@ -176,8 +176,8 @@ class Virtual(Caller):
     def place(self, node: int, partition: int) -> None:
         """Assign a node, and nodes that cannot be separated from it, to a partition.
 
-        Nodes that may stop the network are always in the first partition. This does not change
-        results.
+        Nodes that may stop the network are always in the first partition. The choice of the
+        partition does not change results.
         """
         self._library.virtual_place(self._handle, node, partition % self._threads)
 

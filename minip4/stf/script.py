@@ -6,14 +6,16 @@ writes them. Commands:
     add TABLE [PRIORITY] FIELD:VALUE ... ACTION(NAME:VALUE, ...)   the larger priority wins
     setdefault TABLE ACTION(NAME:VALUE, ...)
     packet PORT HEX...
-    expect PORT [HEX...]        `*` matches any nibble, and `$` the end of the packet no_packet
-    no unexpected packet may have been sent so far mc_mgrp_create GROUP, mc_node_create RID PORT...,
-    mc_node_associate GROUP NODE mirroring_add SESSION PORT, mirroring_add_mc SESSION GROUP
-    register_write REGISTER INDEX VALUE, register_read REGISTER INDEX [VALUE] counter_read COUNTER
-    INDEX [PACKETS BYTES] wait                        no effect: packets are processed immediately
+    expect PORT [HEX...]        `*` matches any nibble; `$` matches the end of the packet
+    no_packet                   no unexpected packet may have been sent so far
+    mc_mgrp_create GROUP, mc_node_create RID PORT..., mc_node_associate GROUP NODE
+    mirroring_add SESSION PORT, mirroring_add_mc SESSION GROUP
+    register_write REGISTER INDEX VALUE, register_read REGISTER INDEX [VALUE]
+    counter_read COUNTER INDEX [PACKETS BYTES]
+    wait                        no effect: packets are processed immediately
 
-The first packet arrives at time 0, as p4testgen assumes, and each further packet one millisecond
-after the previous one.
+The first packet arrives at time 0, as p4testgen assumes. Each further packet arrives one
+millisecond after the previous one.
 """
 
 from __future__ import annotations
@@ -213,7 +215,7 @@ class StfRun:
         self._failures = failures
 
     def wait(self, words: list[str]) -> None:
-        """Do nothing: process() returns when nothing is due."""
+        """Do nothing, because process() returns only when no work is due."""
 
     def create_group(self, words: list[str]) -> None:
         self._groups[int(words[0])] = []

@@ -1,4 +1,4 @@
-"""Path reports of one node each, or of a stack; and a sender of reports."""
+"""Path reports of one node or of a stack of nodes, and a sender of reports."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def alone(
     node: int, sequence: int, *, ttl: int = 64, interfaces: tuple[int, int] = (1, 2),
     ingress: int = 0, egress: int = 0, number: int = 0, flags: int = TRACKED, flow: int = ME,
 ) -> bytes:  # fmt: skip
-    """Return an INT-XD report: level 1 interfaces, queue, both times; for a packet of 16 bytes."""
+    """Return an INT-XD report for a packet of 16 bytes: level 1 interfaces, queue, both times."""
     inner = bytes(packet(ttl, flow, number.to_bytes(16, "big")))
     metadata = (
         b"".join(each.to_bytes(2, "big") for each in interfaces) + (node * 10).to_bytes(4, "big")
@@ -36,7 +36,10 @@ def stacked(
     sequence: int, hops: Sequence[tuple[int, int, int, int]], *, flags: int = TRACKED,
     int_flags: int = 0, number: int = 0, flow: int = ME,
 ) -> bytes:  # fmt: skip
-    """Return an INT-MD report: hops, source first, as (node, latency, ingress, egress time)."""
+    """Return an INT-MD report for these hops: (node, latency, ingress time, egress time).
+
+    The source is the first hop.
+    """
     stack = b""
     for node, latency, ingress, egress in hops:
         stack = (node.to_bytes(4, "big") + latency.to_bytes(4, "big")

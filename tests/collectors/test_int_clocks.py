@@ -1,4 +1,4 @@
-"""Clock offsets, from links that packets crossed in both directions, in virtual time."""
+"""Clock offsets in virtual time, computed for links that packets cross in both directions."""
 
 from itertools import pairwise
 from pathlib import Path

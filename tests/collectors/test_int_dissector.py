@@ -57,7 +57,7 @@ TOGETHER = ({"ingress", "egress"}, {"queue", "occupancy"}, {"ingress2", "egress2
 
 
 def preferences(marker: str) -> list[str]:
-    """Return the preferences for made_reports; the probe marker has hexadecimal digits."""
+    """Return the preferences for made_reports, with the probe marker in hexadecimal digits."""
     return [f"int.port:{made_reports.INT_PORT}", f"int.dscp:{made_reports.INT_DSCP}",
             f"int.dscp_mask:{made_reports.INT_DSCP_BIT}", f"int.marker:{marker}"]  # fmt: skip
 
@@ -117,7 +117,7 @@ def flags(tree: ElementTree.Element, prefix: str, values: dict[str, int]) -> int
 
 
 def hop(fields: Sequence[ElementTree.Element]) -> dict[str, Any]:
-    """Return the values of a hop, except those that are all ones in all their fields."""
+    """Return the values of a hop without values whose fields are all ones."""
     values: dict[str, int] = {}
     ones = set()
     for each in fields:
@@ -222,7 +222,7 @@ def test_reports_of_version_1(tmp_path: Path) -> None:
 
 
 def test_int_on_a_link(tmp_path: Path) -> None:
-    """INT over UDP, found by port and by DSCP.
+    """The dissector finds INT over UDP by port or by DSCP.
 
     The rest of the packet is dissected as without INT.
     """
@@ -240,7 +240,7 @@ def test_int_on_a_link(tmp_path: Path) -> None:
 
 
 def with_probe_marker() -> tuple[list[bytes], list[bytes]]:
-    """Return frames with INT of two hops after the marker, and the sink's reports."""
+    """Return frames with a probe marker and INT of two hops, and the reports of the sink."""
     inside, of_sink = [], []
     for version in (4, 6):
         source, sink = Switch(1, outside=[IN]), Switch(3, outside=[OUT])
@@ -269,7 +269,7 @@ def test_the_probe_marker_of_our_switches(tmp_path: Path) -> None:
 
 
 def test_the_documented_options_find_all_int_and_reports_of_our_switches(tmp_path: Path) -> None:
-    """All marks of INT occur: DSCP, UDP port, a new UDP header, and probe marker."""
+    """The test uses all marks of INT: DSCP, UDP port, a new UDP header, and probe marker."""
     page = (REPOSITORY / "docs" / "reference" / "int-collector.md").read_text()
     (command,) = re.findall(r"^    tshark (?:.*\\\n)*.*$", page, re.MULTILINE)
     options = re.findall(r" -o (\S+)", command)

@@ -1,6 +1,6 @@
 """The collector of a domain of five INT switches in virtual time, compared with captures.
 
-In all modes, it shows paths, queue occupancy and latency of hops, and links.
+In all modes, the collector reports paths, links, and the queue occupancy and latency of hops.
 """
 
 from itertools import pairwise

@@ -92,7 +92,10 @@ def test_influx(findings: Findings) -> None:
 
 
 def test_ipfix_messages(findings: Findings) -> None:
-    """Messages are numbered by preceding records (RFC 7011, 3.1) and fit into a frame."""
+    """The number of a message is the count of earlier records (RFC 7011, 3.1).
+
+    Each message fits into a frame.
+    """
     exporter = ipfix.Exporter(domain=7)
     many = findings.flows.repeat(40)
     many["key"]["ip_version"][:20] = 6

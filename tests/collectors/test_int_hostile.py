@@ -1,6 +1,6 @@
-"""Hostile reports: no reads beyond a datagram, and results within its bounds.
+"""Hostile reports: the decoder reads no byte after a datagram, and all results are in bounds.
 
-test_sanitized.py also runs this with AddressSanitizer.
+test_sanitized.py also runs these tests with AddressSanitizer.
 """
 
 import random
@@ -41,7 +41,7 @@ def mutated(rng: random.Random) -> bytes:
 
 
 def without_neighbours(part: Decoded, which: list[int]) -> list[object]:
-    """Return all results for some of the datagrams."""
+    """Return all results for a subset of the datagrams."""
     groups = part.groups[np.isin(part.groups["datagram"], which)]
     is_ours = np.isin(part.groups["datagram"][part.reports["group"]], which)
     reports = part.reports[is_ours].copy()

@@ -80,7 +80,7 @@ def test_a_shorter_stack_is_another_path_unless_hops_could_not_push() -> None:
 
 
 def test_reports_of_each_node_are_put_together_by_packet() -> None:
-    """The order is that of TTLs, whatever the clocks; packets and nodes are interleaved."""
+    """The order of nodes depends on TTLs, not on clocks. Packets and nodes are interleaved."""
     payloads = [
         alone(7, 0, ttl=62, ingress=50, egress=60), alone(5, 0, ttl=64, ingress=90, egress=100),
         alone(5, 1, ttl=64, number=1, ingress=190, egress=200),
@@ -152,7 +152,7 @@ def test_a_dropped_packet_does_not_affect_the_paths_interfaces() -> None:
 
 
 def shortened(payload: bytes) -> bytes:
-    """Return a report like alone(), whose truncated packet cannot be identified."""
+    """Return a report like that of alone(), but its truncated packet cannot be identified."""
     return payload[:9] + bytes([payload[9] - 2]) + payload[10:-8]
 
 
@@ -267,7 +267,7 @@ def test_sequences_against_ground_truth() -> None:
 
 
 def restarted(before: Sequence[int], after: Sequence[int], payload: int) -> dict[str, int]:
-    """Return the state of a source that restarts its numbering with different packets."""
+    """Return the state of a source that sends other packets and restarts its numbering."""
     lives = [[alone(1, sequence, number=sequence)for sequence in before],
              [alone(1, sequence, number=payload + sequence) for sequence in after]]  # fmt: skip
     taken = Taken([*lives[0], *lives[1]])

@@ -35,7 +35,7 @@ TIMEOUT_S = 120.0  # timeout for hung processes; generous for a loaded machine
 def free_port(kind: socket.SocketKind) -> int:
     """Return a port outside of the kernel's ephemeral range (ip_local_port_range, ip(7)).
 
-    No other test gets this port before it is bound again.
+    No other test gets this port before the caller binds it.
     """
     for port in range(20_000 + os.getpid() % 10_000, 32_000):
         with suppress(OSError), socket.socket(socket.AF_INET, kind) as probe:
@@ -52,14 +52,14 @@ def ports() -> tuple[int, int]:
 
 @pytest.fixture
 def collector(ports: tuple[int, int]) -> Iterator[subprocess.Popen[str]]:
-    """Start a collector there, at the default addresses."""
+    """Start a collector in this folder, at the default addresses."""
     with started(ports) as process:
         yield process
 
 
 @contextmanager
 def started(ports: tuple[int, int], *options: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a collector at these ports, until the context ends."""
+    """Run a collector at these ports until the `with` block ends."""
     command = [sys.executable, "-m", "collectors.int", "--port", str(ports[0]),
                "--metrics", str(ports[1]), "--timestamp-unit", "1", *options]  # fmt: skip
     process = subprocess.Popen(
@@ -131,7 +131,7 @@ def test_it_answers_prometheus_while_it_runs_and_says_in_the_end_what_it_found(
 def test_memory_at_the_limit_of_flows_is_what_the_documentation_says(
     collector: subprocess.Popen[str], ports: tuple[int, int]
 ) -> None:
-    """The peak occurs during a scrape: docs/reference/int-collector.md."""
+    """The peak occurs during a scrape, as docs/reference/int-collector.md says."""
     page = (REPOSITORY / "docs" / "reference" / "int-collector.md").read_text()
     (said_mb,) = re.findall(r"(\d+) MB while Prometheus scrapes", page)
     report, flows = alone(5, 0), Limits().flows
@@ -151,7 +151,7 @@ def test_memory_at_the_limit_of_flows_is_what_the_documentation_says(
 
 
 class Asked(SharedCollector):
-    """Requests its own findings while it processes reports."""
+    """A collector that requests its own findings while it processes reports."""
 
     def take(self, part: Decoded) -> None:
         thread = threading.Thread(target=lambda: self.answers.append(self.findings().reports))

@@ -1,4 +1,4 @@
-"""Tiny v1model programs for tests of the back end: a frame program, and parts that tests insert."""
+"""Tiny v1model programs for tests of the back end: tests insert parts into a common program."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def interpreter(directory: Path, **parts: str) -> Interpreter:
 
 
 def outcome(directory: Path, packet: str, **parts: str) -> tuple[int, str] | None:
-    """Return the (port, packet) that leaves for an input packet, in hexadecimal; None: dropped.
+    """Return the (port, packet) that leaves for an input packet, in hexadecimal.
+
+    None means that the packet is dropped.
 
     The engine and the interpreter must agree.
     """

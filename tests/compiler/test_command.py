@@ -45,7 +45,7 @@ def test_default_output(program: Path) -> None:
 
 
 def test_long_expressions_are_written(program: Path) -> None:
-    """An operator needs several levels of JSON, and by default Python allows 1,000."""
+    """Each operator needs several levels of JSON. By default, Python allows 1,000 levels."""
     assert main(["compile", str(program), "-D", "VALUE=h.d.b" + " + h.d.c" * 390]) == 0
     assert program.with_suffix(".json").read_text().count('"+"') == 390
 

@@ -1,4 +1,4 @@
-"""Programs with a few changed words: compiled down to C, or rejected with a location; and fast."""
+"""Programs with a few changed words are compiled to C or rejected with a location, and fast."""
 
 from __future__ import annotations
 

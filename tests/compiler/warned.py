@@ -1,4 +1,4 @@
-"""Warnings of a program, compared with the location that its text marks."""
+"""Compares the warnings of a program with the location that its text marks."""
 
 from programs_to_check import check
 

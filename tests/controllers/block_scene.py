@@ -1,4 +1,4 @@
-"""A flow over a line of switches in virtual time: collected blocks, and ground truth."""
+"""A flow over a line of switches in virtual time, with its collected blocks and ground truth."""
 
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
@@ -123,8 +123,9 @@ def expected_records(scene: Scene, methods: Method, block: int) -> dict[Point, d
 
 
 def unknown(scene: Scene, switch: str) -> list[int]:
-    """Return the blocks, relative to the first, whose records are unknown at both points of a
-    switch.
+    """Return the blocks whose records are unknown at both points of a switch.
+
+    Blocks are numbered relative to the first one.
     """
     known = [[r.records[7][Point(switch, p)] for p in ("arrivals", "departures")]
              for r in scene.reports]  # fmt: skip
@@ -145,7 +146,10 @@ class FaultInjector:
         self.switch.device.adopt(self.switch._program.p4info, self.switch._program.blob, engine)
 
     def silence(self) -> Callable[[], None]:
-        """Make P4Runtime calls fail as for a dead process; return a function that ends this."""
+        """Make P4Runtime calls fail as if the process had died.
+
+        Return a function that makes them succeed again.
+        """
         service, device = self.switch.service, self.switch.device
         service._device = Dead()
         return lambda: setattr(service, "_device", device)

@@ -1,4 +1,4 @@
-"""Registers of bmv2 through P4Runtime calls: the same results as on minip4, which supports them."""
+"""P4Runtime calls for registers of bmv2 return the same results as on minip4."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,9 +34,7 @@ class Cells:
 
 @asynccontextmanager
 async def connected() -> AsyncIterator[tuple[fy.Switch, Bmv2Connection, Cells]]:
-    """Connect to two switches: one with P4Runtime registers, and one with registers of the
-    stand-in.
-    """
+    """Connect to two switches: one with P4Runtime registers, one with registers of the stand-in."""
     cells = Cells()
     async with bench(PROGRAM, primary=False) as one, bench(PROGRAM, primary=False) as other:
         options = fy.SwitchOptions(p4info=config(PROGRAM).p4info)

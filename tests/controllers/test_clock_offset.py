@@ -1,4 +1,4 @@
-"""Offset of a switch's clock, measured by readout packets: within the reported bound."""
+"""The offset of a switch's clock, as measured by readout packets, is within the reported bound."""
 
 import random
 from contextlib import AsyncExitStack

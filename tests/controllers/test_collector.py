@@ -1,4 +1,4 @@
-"""Collection of blocks in virtual time: complete, or unknown exactly where a fault was injected."""
+"""Blocks collected in virtual time are complete, except where the test injected a fault."""
 
 import asyncio
 from dataclasses import asdict
@@ -73,7 +73,7 @@ def test_a_controller_that_is_late_knows_nothing_of_that_block(tmp_path: Path) -
 def test_counters_are_read_a_guard_before_the_next_block_of_their_colour(
     guards: float, lost: list[int], tmp_path: Path
 ) -> None:
-    """Near the start of the next block, early packets of that block may already be counted."""
+    """Just before the next block starts, its early packets may already be counted."""
 
     async def dawdle(scene: Scene, block: int) -> None:
         if block == 2:
@@ -91,7 +91,7 @@ def test_limits_of_methods_are_checked(tmp_path: Path) -> None:
 
 
 def test_flows_of_both_directions_are_collected_together(tmp_path: Path) -> None:
-    """Many flows, each with its own path, and only counters."""
+    """There are many flows, each with its own path. The records have only counters."""
 
     async def main(run: Run) -> tuple[Network, list[BlockReport], list[Flow]]:
         topo = Line(loss_probability=0.05, delay_us=LINK_DELAY_US)

@@ -1,4 +1,4 @@
-"""The collector and a switch process that is killed and restarted, under traffic."""
+"""The collector, while a switch process is killed and restarted under traffic."""
 
 import json
 from pathlib import Path

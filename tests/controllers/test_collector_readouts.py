@@ -1,4 +1,4 @@
-"""Readout packets when P4Runtime cannot read registers."""
+"""The collector uses readout packets if P4Runtime cannot read registers."""
 
 import itertools
 from pathlib import Path
@@ -46,8 +46,9 @@ def test_readout_packets_give_the_same_records(
 def test_readout_packets_work_over_a_new_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Support must be detected again, because the first reply could otherwise be taken for
-    registers.
+    """The collector must again detect whether the server can read registers.
+
+    Otherwise, it could take the first reply for registers.
     """
     no_registers(monkeypatch)
 
@@ -67,7 +68,7 @@ def test_lost_readout_packets_are_asked_for_again(
 ) -> None:
     """If every second packet is lost, all records are read.
 
-    If all are lost, the switch is unknown.
+    If all readout packets are lost, the records of the switch are unknown.
     """
     no_registers(monkeypatch)
 

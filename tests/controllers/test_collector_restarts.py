@@ -1,4 +1,4 @@
-"""Switches that restart, become silent or fail; a controller that restarts: unknown blocks."""
+"""Unknown blocks after a switch restarts, stops responding or fails, or a controller restarts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,9 +25,9 @@ from controllers.ampm.watch import Method
 
 @pytest.mark.parametrize("name", PATH)
 def test_a_switch_that_restarted_is_filled_again(name: str, tmp_path: Path) -> None:
-    """The records of this switch are unknown for that block and the current one.
+    """The records of this switch are unknown for the two blocks that the restart affects.
 
-    The next ones are right.
+    The records of all other blocks are right.
     """
 
     async def restart(scene: Scene, block: int) -> None:
@@ -47,7 +47,7 @@ def test_a_switch_that_restarted_is_filled_again(name: str, tmp_path: Path) -> N
 def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No packet may have marks of a wrong clock either, because later switches would count it."""
+    """No packet may get marks of a wrong clock either, because later switches would count them."""
     insert, modify = fy.Switch.insert, fy.Switch.modify
 
     def slowly(call: Callable[[fy.Switch, Sequence[Any]], Awaitable[None]]) -> Any:
@@ -70,8 +70,9 @@ def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
 
 
 def test_a_switch_that_is_silent_for_a_while_is_unknown_for_that_while(tmp_path: Path) -> None:
-    """Unread counts would add to the next block of the same colour, which is therefore unknown,
-    too.
+    """Unread counts would be added to the next block of the same colour.
+
+    Therefore that block is unknown, too.
     """
     ends: list[Callable[[], None]] = []
 

@@ -1,4 +1,4 @@
-"""Reporters in a network, in virtual time: reports at a host, and in a translator's memory."""
+"""Reporters in a network, in virtual time: their reports arrive at a host, or in memory."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -54,7 +54,7 @@ class Hosts(Topo):
 
 
 class Denier(Application):
-    """Host that receives reports and requests some of them again, once."""
+    """Host that receives reports and requests each of some reports again, once."""
 
     def __init__(self, at: int, first: int, count: int) -> None:
         self.at, self.first, self.count = at, first, count

@@ -149,8 +149,9 @@ def test_what_cannot_be_is_refused(change: dict[str, object], said: str) -> None
 
 
 def test_stores_with_registers_of_their_own_are_well() -> None:
-    """Two stores of one kind with different registers, or of two kinds with the same register
-    numbers, are accepted.
+    """Two stores of one kind may have different registers.
+
+    Two stores of different kinds may have the same register numbers.
     """
     one = Service("10.0.0.2", [ListStore(1, 2, 8), PostcardStore(1, 8), SketchStore(8, 1)])
     other = [ListStore(1, 2, 8, first=8), PostcardStore(1, 8, first=8), SketchStore(8, 1, first=8)]
@@ -272,7 +273,7 @@ def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path)
 def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Path) -> None:
     """The registers are empty.
 
-    The controller sets the next sequence number, and earlier reports are not requested.
+    The controller sets the next sequence number. The translator does not request earlier reports.
     """
     path, told = tmp_path / "store", []
 
@@ -320,7 +321,7 @@ class TwoCollectors(Topo):
 
 
 def test_copies_for_two_collectors_are_not_mixed_up(tmp_path: Path) -> None:
-    """Copies leave in alternation; counting them at egress would give wrong numbers."""
+    """The copies for both collectors alternate, so numbers counted at egress would be wrong."""
     hosts = ("h2", "h3")
     addresses = {host: f"10.0.0.{host[1]}" for host in hosts}
     responders = {host: Responder(addresses[host], [Writer(PEERS[0], SLOT, SLOTS)])

@@ -44,8 +44,9 @@ class FiveHops(Topo):
 def utilisation(
     lengths: NDArray[np.uint32], left_us: NDArray[np.int64], rate_bps: float
 ) -> NDArray[np.float64]:
-    """Return the bytes in the 2^16 us window before each packet's window, in millionths of the
-    capacity.
+    """Return the utilisation in the window of 2^16 us before each packet's window.
+
+    The unit is a millionth of the capacity.
     """
     windows = left_us >> 16
     by_window = np.bincount(windows, weights=lengths)
@@ -69,9 +70,9 @@ class Reports(Application):
 
 
 def measured(folder: Path, flow: WatchedFlow, **options: Any) -> tuple[Network, list[bytes]]:
-    """Return the network after a flow watched as `flow`, and the payloads of the reports.
+    """Send a flow that is watched as `flow`; return the network and the payloads of the reports.
 
-    `options` are those of the domain.
+    `options` are options of the domain.
     """
 
     async def main(run: Run) -> tuple[Network, list[bytes]]:
@@ -93,7 +94,7 @@ def measured(folder: Path, flow: WatchedFlow, **options: Any) -> tuple[Network, 
 
 
 def times_ns(net: Network, switch: str, neighbour: str, what: str) -> NDArray[np.int64]:
-    """Return the times at which the packets of the flow passed a switch's port, in order."""
+    """Return when each packet of the flow passed a switch's port, in order."""
     frames = pcap.read(net.capture(switch, neighbour, what))
     is_flow = (frames.bytes[:, 30:34] == (10, 0, 0, 2)).all(axis=1)  # all other packets are reports
     time_ns = frames.time_ns[is_flow].astype(np.int64)

@@ -34,7 +34,10 @@ class Bottleneck(Topo):
 
 
 def lost(folder: Path, *, deflect: bool) -> tuple[dict[int, int], list[Report]]:
-    """Return the lost packets of each flow, and the reports. Flows 1 and 3 are watched."""
+    """Return the lost packets of each flow, and the reports.
+
+    Flows 1 and 3 are watched.
+    """
 
     async def main(run: Run) -> tuple[dict[int, int], list[Report]]:
         options = dict.fromkeys(("s1", "s2"), ["--deflect-on-drop"] if deflect else [])

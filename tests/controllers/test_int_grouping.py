@@ -1,4 +1,4 @@
-"""Grouped reports, in virtual time: the same findings from fewer packets."""
+"""Grouped reports, in virtual time, give the same findings with fewer packets."""
 
 import asyncio
 from dataclasses import replace
@@ -39,7 +39,7 @@ class ThreeHops(Topo):
 def found(folder: Path, grouping: Grouping | None, *, timer_s: float = 0) -> Findings:
     """Return the findings for a flow that each switch reports.
 
-    The flush is at the end, or by a timer.
+    A flush sends incomplete groups at the end, or a timer sends them.
     """
     folder.mkdir()
     watched = WatchedFlow("10.0.0.1", "10.0.0.2", mode=Mode.EXPORT, instructions=TIMES)

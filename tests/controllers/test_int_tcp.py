@@ -71,10 +71,11 @@ def test_goodput_is_reduced_by_the_bytes_of_int(
 ) -> None:  # fmt: skip
     """Goodput equals theory within 0.1 % relative to the busy time of the last link.
 
-    If packets always wait for that link, it also equals theory within 2 % relative to the clock.
-    With equal links, packets do not always wait: on a loaded machine, a link does not recover the
-    delay of another link, and Cubic leaves slow start at about 10 ms of queueing (RFC 9406). If the
-    kernel had to wait for a CPU, it may retransmit a segment, which also uses the link.
+    If packets always wait for that link, goodput also equals theory within 2 % relative to the
+    clock. With equal links, packets do not always wait: on a loaded machine, a link does not
+    recover the delay of another link, and Cubic leaves slow start at about 10 ms of queueing (RFC
+    9406). If the kernel had to wait for a CPU, it may retransmit a segment, which also uses the
+    link.
     """
     head = f"{HEAD}RATES_BPS, CONGESTION_CONTROL = {rates_bps}, '{congestion_control}'\n"
     process = start_experiment(BODY, head=head)

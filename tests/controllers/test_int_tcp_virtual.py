@@ -70,7 +70,7 @@ def through_int(
 
 @pytest.mark.parametrize("kind", ["reno", "cubic"])
 def test_goodput_is_reduced_by_the_bytes_of_int(kind: str, tmp_path: Path) -> None:
-    """This also holds for equal links, because load causes no delays in virtual time."""
+    """Goodput is also as expected on equal links, because load causes no delays in virtual time."""
     flow = TcpFlow(1, "h1", "h2", duration_s=2, congestion=kind)
     passed = through_int(tmp_path, [flow], rate_bps=30e6, queue_packets=10_000)
     record = passed.records[1]

@@ -32,9 +32,9 @@ class LivePath:
         self.readouts = readouts
 
     def send(self, sent_us: int, delay_us: int | None, number: int = 0) -> None:
-        """Send a packet, which reaches the second switch after `delay_us`.
+        """Send a packet that reaches the second switch after `delay_us`.
 
-        None means that it is lost.
+        With None, the packet is lost.
         """
         data = frame(number=number)
         for switch, time_us in zip(self.benches, (sent_us, sent_us + (delay_us or 0)), strict=True):
@@ -133,7 +133,7 @@ async def test_many_records_are_read_at_once_each_with_its_own_answer(tmp_path: 
 
 
 class Forgetful:
-    """Connection that loses the first packets to the controller."""
+    """Connection on which the first packets to the controller are lost."""
 
     def __init__(self, running: Bench, losses: int) -> None:
         self._receive = running.driver.cpu_receive

@@ -22,7 +22,7 @@ NOTHING = (0, 0, 0, 0)
 
 
 def recorded(block: int, *answers: Values) -> PointRecord:
-    """Return the departure record of flow 3, from registers of block, pulse and samples."""
+    """Return the departure record of flow 3 from the registers for block, pulse and samples."""
     places = [place for record in (Record.BLOCK, Record.PULSE, Record.SAMPLE)
               for place in places_of(record, 3, block)]  # fmt: skip
     registers = {
@@ -41,7 +41,7 @@ def test_a_record_has_what_is_of_its_block_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("block", [0, 2, (1 << 28) - 2, (1 << 28), (1 << 28) + 2, 5 << 28])
 def test_registers_never_written_are_of_no_block(block: int) -> None:
-    """This includes blocks that begin at clock 0, and earlier ones."""
+    """The test includes blocks that begin at clock 0, and blocks just before them."""
     assert recorded(block, *10 * [NOTHING]) == PointRecord(block)
 
 

@@ -1,4 +1,4 @@
-"""An INT sink that writes paths to a collector's memory, compared with captures."""
+"""The paths that an INT sink writes to a collector's memory, compared with captures."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,7 @@ class Found:
 def measured(
     folder: Path, switches: int, *, domain: dict[str, Any] | None = None, **watched: Any
 ) -> Found:
-    """Send a flow and other traffic over `switches` switches, of which the last one is a sink."""
+    """Send a flow and other traffic over `switches` switches; the last switch is a sink."""
     topo = ParkingLot(switches, **LINK)
     path = topo.switches()
     flow = Flow(1, "h1", "h2", RATE_PPS, COUNT, BYTES, after_s=0.02)
@@ -107,7 +107,7 @@ def check_hop(hops: Any, truth: SwitchTransit, way: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("switches", [2, 4, 6, 7])
 def test_a_sink_writes_what_each_packet_met_at_each_switch(switches: int, tmp_path: Path) -> None:
-    """With more hops than a record has room for, the record has the newest ones."""
+    """If there are more hops than fit in a record, the record contains the newest hops."""
     found = measured(tmp_path, switches)
     records = found.outcome.records[0]
     written, rest = records[:COUNT], records[COUNT:]

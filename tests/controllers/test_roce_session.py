@@ -35,7 +35,10 @@ TARGET = Target("10.0.0.3", 0x100, 0, 0x1000, 1 << 32, 4400, 1024, Transport.RC)
 
 
 class TwoSwitches(Topo):
-    """h1 - s1 - s2 - h2, and the collector h3 at s2; `link`: parameters between the switches."""
+    """h1 - s1 - s2 - h2, and the collector h3 at s2.
+
+    `link` has the parameters of the link between the switches.
+    """
 
     def build(self, **link: int) -> None:
         s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
@@ -64,8 +67,9 @@ def measured(
     folder: Path, responder: Responder, reporters: dict[str, Reporter], *,
     begin: Then | None = None, end: Then | None = None, gap_ns: int = MS, **link: int,
 ) -> Outcome:  # fmt: skip
-    """Return the outcome of the responder for COUNT segments, 1 ms apart, with actions before and
-    during.
+    """Return the outcome of the responder for COUNT segments, which are 1 ms apart.
+
+    Actions are executed before and during the transmission.
     """
 
     async def main(run: Run) -> Network:
@@ -265,10 +269,10 @@ def test_entries_of_an_earlier_controller_are_replaced_without_reading_them(is_f
 def test_probes_that_wait_behind_records_set_nothing_back(
     ack_every: int, patience: int, tmp_path: Path
 ) -> None:
-    """No record is lost.
+    """The test loses no record.
 
-    After a request for an ACK, or after another probe, a probe would get an ACK with the same PSN,
-    as it would after a loss.
+    A probe after a request for an ACK, or after another probe, would get an ACK with the same PSN.
+    After a loss, it would get such an ACK, too.
     """
     responder = Responder("10.0.0.3", [Writer(PEER, TCP_RECORD, COUNT)])
     session = Session(1, "h3", PEER, responder.targets[0], ack_every=ack_every, patience=patience)

@@ -1,4 +1,4 @@
-"""Flows on the watch lists of three switches, with their frames on links in virtual time."""
+"""Flows on the watch lists of three switches, and their frames on the links, in virtual time."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -39,7 +39,7 @@ UDP_PROTOCOL = 17
 
 @dataclass
 class Wire:
-    """The line h1 - s1 - s2 - s3 - h2, with all frames that went from h1 to h2."""
+    """The line h1 - s1 - s2 - s3 - h2, with all frames that h1 sent to h2."""
 
     net: Network
     hops: list[Hop]
@@ -58,7 +58,7 @@ class Wire:
         return block_us
 
     async def packets(self, flow: int, colour: int = 1) -> list[int]:
-        """Return a flow's packet counts at the arrivals and departures of each switch."""
+        """Return the counts of a flow's packets that arrived at and departed from each switch."""
         return [
             entry.packet_count
             for hop in self.hops
@@ -74,9 +74,7 @@ class Wire:
             await hop.switch.insert([entry])
 
     def seen(self, near: str, far: str) -> list[bytes]:
-        """Return the complete frames that left a switch towards its neighbour, after the end of the
-        run.
-        """
+        """After the run, return the complete frames that a switch sent to its neighbour."""
         return pcap.read_frames(self.net.capture(near, far, "out"))[1]
 
 

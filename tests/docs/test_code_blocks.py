@@ -48,7 +48,7 @@ def blocks(page: Path) -> list[str]:
 
 
 def commands() -> Iterator[tuple[str, Path]]:
-    """Yield each line that runs a script of the project, without comments, and the script."""
+    """Yield each line that runs a script of the project, without its comment; and the script."""
     for page in PAGES:
         for line in "\n".join(blocks(page)).splitlines():
             command = line.partition("#")[0]

@@ -20,8 +20,9 @@ def lines(instruction: str) -> list[str]:
 
 
 def is_ignored(path: str) -> bool:
-    """Return whether .dockerignore excludes a path: the last pattern that matches it or a parent
-    decides.
+    """Return whether .dockerignore excludes a path.
+
+    The last pattern that matches the path, or a parent folder of it, decides.
     """
     parts = path.split("/")
     above = ["/".join(parts[: number + 1]) for number in range(len(parts))]

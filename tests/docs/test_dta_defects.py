@@ -1,4 +1,4 @@
-"""Faults of the DTA prototype in docs/reference/dta.md: each test that the page names exists."""
+"""docs/reference/dta.md lists faults of the DTA prototype: each test that it names exists."""
 
 import re
 from pathlib import Path

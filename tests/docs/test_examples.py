@@ -46,7 +46,10 @@ def test_failing_link_in_real_time(tmp_path: Path) -> None:
 
 
 def test_collector_receives_reports_that_the_link_did_not_lose(tmp_path: Path) -> None:
-    """Only in virtual time; test_application.py tests such a collector in both modes."""
+    """This test runs in virtual time.
+
+    test_application.py tests such a collector in both modes.
+    """
     done = run("collector.py", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "samples.csv").open() as file:

@@ -11,7 +11,7 @@ WORDS = re.compile(r"<text[^>]*>([^<]+)</text>|<tspan[^>]*>([^<]+)</tspan>")
 
 
 def words(figure: Path) -> list[str]:
-    """Return the texts in a figure, which include the records of each block."""
+    """Return the texts in a figure. They include the records of each block."""
     return [first or second for first, second in WORDS.findall(figure.read_text())]
 
 

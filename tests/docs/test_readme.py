@@ -1,4 +1,4 @@
-"""README.md and the tutorial on own programs: the program and the commands work."""
+"""The program and the commands in README.md and in the tutorial on own programs work."""
 
 import re
 import shutil
@@ -19,7 +19,7 @@ TYPED = re.findall(r"^    mininet> (.*)$", TUTORIAL, re.MULTILINE)
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a folder with the files of the tutorial."""
+    """Create a folder that contains the files of the tutorial."""
     (tmp_path / "experiments").mkdir()
     for name, text in FILES.items():
         (tmp_path / "experiments" / name).write_text(text)

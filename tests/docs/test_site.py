@@ -1,4 +1,4 @@
-"""The documentation as a site: all pages and all internal links exist."""
+"""The documentation site: all pages and all internal links exist."""
 
 import re
 import subprocess

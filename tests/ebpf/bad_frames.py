@@ -35,7 +35,7 @@ def ipv6(
     source: int, destination: int, first: int, payload: bytes, *, hop_limit: int = 64,
     length: int | None = None,
 ) -> bytes:  # fmt: skip
-    """Return an IPv6 packet; `first` is the number of the header with which its payload begins."""
+    """Return an IPv6 packet; `first` is the protocol number of the first header of its payload."""
     said = len(payload) if length is None else length
     return (
         struct.pack(">IHBB", 0x60000000, said, first, hop_limit)
@@ -53,7 +53,7 @@ def ethernet(
 
 
 def segment(protocol: int, source_port: int, destination_port: int, flags: int = 0x10) -> bytes:
-    """Return the payload of the IP header: TCP, or a header that begins with two ports."""
+    """Return the payload of an IP packet: TCP, or another header that begins with two ports."""
     if protocol == TCP:
         return struct.pack(">HHIIBBHHH", source_port, destination_port, 1, 2, 0x50, flags, 9, 0, 0)
     return struct.pack(">HHHH", source_port, destination_port, 12, 0) + b"data"

@@ -52,7 +52,7 @@ def make_key(
     source: str = "", destination: str = "", source_port: int = 0, destination_port: int = 0,
     protocol: int = 0,
 ) -> NDArray[np.uint64]:  # fmt: skip
-    """Return the key (5,) of some fields; the others are 0."""
+    """Return a key (5,) with these fields; its other fields are 0."""
     key = np.zeros(1, KEY)
     key["source"], key["destination"] = pack_address(source), pack_address(destination)
     key["source_port"], key["destination_port"] = source_port, destination_port

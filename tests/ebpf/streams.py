@@ -1,4 +1,4 @@
-"""Streams of packets of flows with different sizes, for tests of statistics."""
+"""Packet streams for tests of statistics; their flows have different sizes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +12,14 @@ from ebpf.statistics.offer import ROW, UDP
 
 @dataclass(frozen=True)
 class Stream:
-    """Packets: the flow number of each packet, (n,), and its fields, (n,) of ROW."""
+    """A stream: the flow number of each packet, (n,), and its fields, (n,) of ROW."""
 
     flows: NDArray[np.int64]
     rows: NDArray[Any]
 
 
 def stream_of(packets: int, flows: int, seed: int) -> Stream:
-    """Return a stream of flows with Zipf's law and several packet lengths."""
+    """Return a stream; flow sizes follow Zipf's law, and packets have several lengths."""
     rng = np.random.default_rng(seed)
     weights = np.arange(1, flows + 1) ** -1.1
     numbers = rng.choice(flows, size=packets, p=weights / weights.sum())

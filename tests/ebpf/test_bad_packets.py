@@ -1,4 +1,4 @@
-"""Counters of programs for each kind of frame, by name, compared with the model."""
+"""The counters of programs for each kind of frame, compared with those of the model."""
 
 import os
 import struct

@@ -38,7 +38,7 @@ DEFLECTED = 7
 
 
 class Bench:
-    """Port 2 sends a packet per millisecond, and two may wait for it; clones leave by port 9."""
+    """Port 2 sends a packet per millisecond; its queue has room for two. Clones leave by port 9."""
 
     def __init__(self, *, is_on: bool = True) -> None:
         self.engine: Engine = engine(
@@ -69,7 +69,7 @@ class Bench:
         return [seen["number"] for port, seen in self.left() if port == REPORTS]
 
     def accounting(self) -> dict[str, int]:
-        """Return the fate of all packets; asserts that the counters balance."""
+        """Return how many packets had each outcome; assert that the counters balance."""
         counts = self.engine.counters()
         drops = sum(n for name, n in counts.items() if name.endswith("_drops"))
         assert counts["received"] + counts["replicas"] == counts["transmitted"] + drops
@@ -120,7 +120,10 @@ def test_no_drop_is_reported_by_default() -> None:
 
 
 def test_drops_of_clones_are_not_reported() -> None:
-    """Otherwise, the clone of a dropped clone would be cloned without end."""
+    """Otherwise, a dropped clone would be cloned, and the new clone would be dropped, too.
+
+    This would never end.
+    """
     bench = Bench()
     bench.queue(REPORTS, depth_packets=1, rate_pps=1)
     for number in range(10):

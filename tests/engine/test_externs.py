@@ -109,7 +109,7 @@ def test_a_meter_of_any_rate_fills_up_again(switch: Engine, rate: int, start_us:
 def test_a_meter_s_full_bucket_holds_no_fraction_more(switch: Engine) -> None:
     """At 0.6 bytes/us, 1000 bytes take 1666.7 us.
 
-    A bucket that filled up earlier must take as long.
+    A bucket that was full earlier must take the same time.
     """
     switch.process(1, bytes(1000), 0)
     switch.meter_set_rates("I.speed", 0, (600_000, 1000, 600_000, 1000))

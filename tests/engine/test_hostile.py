@@ -1,4 +1,4 @@
-"""Random, mutated and truncated frames at every port of a switch built with AddressSanitizer."""
+"""Random, mutated and truncated frames for every port of a switch built with AddressSanitizer."""
 
 import json
 import os

@@ -152,8 +152,9 @@ def test_a_mirroring_session_may_truncate(switch: Engine) -> None:
 
 
 def test_a_clone_at_the_end_of_egress_is_whole() -> None:
-    """The clone is complete even if the packet was truncated, unless the session or its egress
-    truncates it.
+    """The clone is complete even if the packet was truncated.
+
+    Only the session of the clone, or the clone's own egress, truncates the clone.
     """
     cut = engine(
         ingress="truncate(8);",
@@ -167,7 +168,7 @@ def test_a_clone_at_the_end_of_egress_is_whole() -> None:
 
 
 def test_digests_go_round_their_ring() -> None:
-    """The ring has room for 4,096 digests; later ones follow in order, and none is mixed up."""
+    """The ring has room for 4,096 digests. Later digests reuse it, in order and unchanged."""
     e = engine(
         types="header h_t { bit<8> a; bit<8> b; bit<16> c; } struct d_t { bit<16> x; }",
         ingress="digest<d_t>(1, {hdr.h.c});",
@@ -294,7 +295,7 @@ def assert_balance(e: Engine) -> dict[str, int]:
 
 
 def test_a_field_list_may_name_the_last_element_of_a_stack() -> None:
-    """The element is that of the original packet and of the copy.
+    """Both the original packet and the copy keep this element.
 
     In this test the stack is empty.
     """

@@ -22,7 +22,7 @@ MBIT = 1_000_000
 
 
 class Bench:
-    """A switch that receives frames at given times and returns the sent ones."""
+    """A switch that receives frames at given times and returns the frames that it sends."""
 
     def __init__(self) -> None:
         self.engine: Engine = engine(types=TYPES, ingress=INGRESS, egress=EGRESS)
@@ -231,7 +231,10 @@ def test_a_rate_that_divides_no_second_is_kept_exactly(bench: Bench) -> None:
 
 
 def test_the_rounding_remainder_of_a_rate_ends_with_idle_time(bench: Bench) -> None:
-    """At 3 packets/s, a third of a ns remains per packet; errors would delay the last packet."""
+    """At 3 packets/s, a third of a ns remains per packet.
+
+    Idle time must end this remainder. Otherwise, the last packet would be late.
+    """
     bench.queue(2, rate_pps=3)
     for time_ns in (0, 999_999_333, 999_999_333, 999_999_333):
         bench.send(time_ns)
@@ -242,7 +245,7 @@ def test_the_rounding_remainder_of_a_rate_ends_with_idle_time(bench: Bench) -> N
 def test_a_paced_burst_through_a_slow_queue(bench: Bench, is_link: bool) -> None:
     """Frame k of 1000 bits arrives at 0.4 k ms and leaves at k ms.
 
-    Everything else follows from that.
+    All other expected values follow from this.
     """
     if is_link:
         bench.link(2, rate_bps=MBIT)

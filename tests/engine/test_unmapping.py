@@ -1,4 +1,4 @@
-"""The shared object of a program is mapped as long as an engine of the program is open."""
+"""The shared object of a program stays mapped as long as an engine of this program is open."""
 
 from pathlib import Path
 

@@ -1,11 +1,11 @@
 """Starts scripts in processes that have already loaded the modules which experiments import.
 
-Python would load the same modules for each run, which would be a third of the cost of all tests.
-Therefore one process loads them (this file, run as a script) and forks for each script that a test
-starts. Each child has its own arguments, environment and outputs. Two properties differ, because
-they would take most of a short run's time. A figure is drawn as PNG only (with ALL_FIGURES in the
-environment: in all formats). With --program, with which tests use faulty programs, cc optimises
-less, and the figure is not drawn.
+Without this, each run would load the same modules, and this would take a third of the time of all
+tests. Therefore one process loads them (this file, run as a script) and forks for each script that
+a test starts. Each child has its own arguments, environment and outputs. Two properties differ,
+because they would take most of a short run's time. A figure is drawn only as PNG. (With ALL_FIGURES
+in the environment, it is drawn in all formats.) Tests use faulty programs by --program. In such a
+run, cc optimises less, and no figure is drawn.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Started:
     """The process of a script, with the methods of subprocess.Popen that tests use."""
 
     def __init__(self, script: Path, *arguments: str) -> None:
-        """Start it with this process's environment and working directory."""
+        """Start the script with the environment and the working directory of this process."""
         out, their_out = os.pipe()
         err, their_err = os.pipe()
         self._process, their_end = socket.socketpair(type=socket.SOCK_SEQPACKET)
@@ -85,8 +85,7 @@ class Started:
     def communicate(self, timeout: float = LONGEST_S) -> tuple[str, str]:
         """Return the text of both outputs at the end of the process.
 
-        Raises subprocess.TimeoutExpired. The timeout does not count time for which the process
-        waited for a CPU.
+        Raises subprocess.TimeoutExpired. Time in which the process waited for a CPU does not count.
         """
         deadline, waited_s = time.monotonic() + timeout, self.waited_s()
         said = {self.stdout: b"", self.stderr: b""}
@@ -130,7 +129,7 @@ def run(
 def _loading() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     """Return the process that loads all modules, and a connection to it.
 
-    It ends with this process.
+    The process ends together with this process.
     """
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     with theirs:
@@ -141,7 +140,7 @@ def _loading() -> tuple[socket.socket, subprocess.Popen[bytes]]:
 
 
 def serve(requests: socket.socket) -> tuple[list[Any], int, int]:
-    """Fork for each request, and report how the child ends; in the child, return its request."""
+    """Fork for each request, and report how each child ends. In a child, return its request."""
     running: dict[int, tuple[int, socket.socket]] = {}  # processes by pidfd
     while True:
         for ready in select.select([requests.fileno(), *running], [], [])[0]:
@@ -197,7 +196,8 @@ def main() -> None:
     sys.path[0] = str(EXPERIMENTS)
     for module in MODULES:
         import_module(module)
-    # otherwise, each child would copy all memory pages when its garbage collector scans them
+    # otherwise, the garbage collector of each child would write to all memory pages and so copy
+    # them
     gc.freeze()
     requests = socket.socket(fileno=0)
     (arguments, environment, folder), *outputs = serve(requests)

@@ -32,7 +32,7 @@ def samples(folder: Path) -> list[dict[str, str]]:
 def largest_kept(folder: Path) -> int:
     """Return the size of the largest packed result of a run in a sweep.
 
-    With packets it would be several times as large.
+    A result that contained packets would be several times as large.
     """
     return max(path.stat().st_size for path in (folder / ".runs").iterdir())
 
@@ -51,9 +51,9 @@ def faulty_program(
 
 
 def with_faults(folder: Path, faults: Iterable[tuple[str, str, str]], program: str) -> str:
-    """Run an experiment with several changes: (file, right text, wrong text) each.
+    """Run an experiment with several changes, each as (file, right text, wrong text).
 
-    Each fault makes different checks fail. If exactly all these checks fail, each fault was
+    Each fault makes different checks fail. If all these checks fail, and no others, each fault was
     detected.
     """
     copy = folder / "p4src" / program
@@ -83,7 +83,7 @@ def module(name: str) -> ModuleType:
 
 
 def from_file(name: str) -> ModuleType:
-    """Return an experiment as a module if a module of the tests has the same name."""
+    """Return an experiment as a module, although a module of the tests has the same name."""
     spec = importlib.util.spec_from_file_location(name, EXPERIMENTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

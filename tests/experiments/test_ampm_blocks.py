@@ -1,5 +1,6 @@
-"""A controller with wrong block arithmetic is detected, because ground truth has its own
-arithmetic.
+"""A controller with wrong block arithmetic is detected.
+
+Ground truth has its own arithmetic.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""The delay experiment in virtual time: exact to the microsecond, and wrong delays are detected."""
+"""The delay experiment in virtual time is exact to the microsecond, and detects wrong delays."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def test_every_delay_of_every_method_is_right(tmp_path: Path) -> None:
     estimators = {row["estimator"] for row in rows}
     assert estimators == {"first packet", "mean", "pulse", "double", "multiplexed", "hashed"}
     known = [row for row in rows if row["error_us"] and row["estimator"] != "mean"]
-    assert len(known) > 240  # of which the hash chooses 102 samples at these blocks
+    assert len(known) > 240  # for blocks of this length, the hash selects 102 samples
     assert max(abs(float(row["error_us"])) for row in known) < 1
     slow = [float(row["measured_us"]) for row in known if row["case"] == "delay 500 ms"]
     assert set(slow) == {500_000}
@@ -47,7 +47,7 @@ def test_lost_pulses_give_no_delay_and_a_reason(tmp_path: Path) -> None:
             "pulse_us.write(watch.cell, is_new ? time_us + 3 * (bit<48>)watch.last : time);",
             {f"{name}: max error (us)" for name in ("pulse", "double", "multiplexed")},
         ),
-        (  # although no packet has a true delay
+        (  # the timestamps match no packet, so there is no true delay to compare
             "ampm.p4",
             "meta.watch, meta.sample, meta.watch.now_us,",
             "meta.watch, meta.sample, meta.watch.now_us + (bit<48>)meta.sample.hash[29:29] * 512,",
@@ -67,8 +67,9 @@ def test_a_wrong_time_is_found_out(
 
 
 def test_in_real_time_too_a_switch_that_stamps_late_is_found_out(tmp_path: Path) -> None:
-    """A switch that stamps 200 us late, as other programs may cause, contradicts the times of
-    sender and receiver.
+    """A switch timestamps 200 us late, for example because of other programs.
+
+    Its timestamps contradict the times of sender and receiver.
     """
     right = "watch.now_us = standard_metadata.ingress_global_timestamp + offset_us"
     program = faulty_program(tmp_path, "watch.p4", right, f"{right} + 200")

@@ -1,4 +1,4 @@
-"""Failures during an experiment give one line and exit status 2, and leave nothing behind."""
+"""Failures during an experiment give one line and exit status 2. They leave nothing behind."""
 
 import os
 import signal

@@ -26,8 +26,9 @@ def options(**given: object) -> argparse.Namespace:
 
 
 def assert_readable(figure: Figure) -> None:
-    """Assert that no text is cut off, no legend covers data or the letter of a panel, and no texts
-    overlap.
+    """Assert that no text is cut off and no texts overlap.
+
+    Also assert that no legend covers data or the letter of a panel.
     """
     figure.draw_without_rendering()
     panels = [axes.bbox for axes in figure.axes]

@@ -34,8 +34,9 @@ def test_every_complete_block_is_exact(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_virtual_time_is_exact_for_every_seed(tmp_path: Path) -> None:
-    """The machine has no influence: the number of losses, blocks and packets is known, and there
-    are no errors.
+    """The machine has no influence on the result.
+
+    The numbers of losses, blocks and packets are known, and there are no errors.
     """
     losses = ("--loss", "0.1", "10", "50", "--blocks", "16", "--block-us", "65536")
     done = run(*losses, "--time", "virtual", "--seeds", "3", "--out", str(tmp_path))
@@ -58,7 +59,7 @@ def test_where_nothing_arrives_no_pulse_is_compared(tmp_path: Path) -> None:
 def test_packets_of_another_block_s_colour_are_found_out(tmp_path: Path) -> None:
     """Near the end of a block, some packets get the next colour.
 
-    All switches agree, and all are wrong.
+    All switches agree, but all of them are wrong.
     """
     right = "bit<48> block = watch.now_us >> block_shift;"
     early = "((bit<48>)hdr.ports.word[0:0] << (block_shift - 3))"  # selected by the UDP checksum
@@ -73,7 +74,7 @@ def test_packets_of_another_block_s_colour_are_found_out(tmp_path: Path) -> None
 
 
 def test_virtual_time_gives_the_same_bytes_whatever_else_runs(tmp_path: Path) -> None:
-    """All runs are in parallel, so each of them is load for the others."""
+    """All runs are executed in parallel, so each run is load for the other runs."""
     arguments = ("--time", "virtual", *SHORT, "--method", "double", "--seeds", "1")
     seeds = {"one": "1", "again": "1", "other": "2"}
     running = [

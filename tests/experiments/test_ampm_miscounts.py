@@ -1,4 +1,4 @@
-"""A switch that omits one packet in four is detected by all experiments about the method."""
+"""All experiments about the method detect a switch that does not count one packet in four."""
 
 from pathlib import Path
 

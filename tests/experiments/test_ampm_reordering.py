@@ -1,4 +1,4 @@
-"""Reordering: theory of pulses compared with all cases, and the experiment as a command."""
+"""Reordering: the theory of pulses, compared with all cases; and the experiment as a command."""
 
 import csv
 import itertools
@@ -13,7 +13,7 @@ FATES = ("lost", "held", "straight")
 
 
 def counted_out(held: float, packets: int, loss: float) -> tuple[float, float]:
-    """Return mean and mean square of the packets reordered with the pulse, over all cases."""
+    """Count the packets reordered with the pulse; return mean and mean square over all cases."""
     chances = {"lost": loss, "held": (1 - loss) * held, "straight": (1 - loss) * (1 - held)}
     mean = mean_square = 0.0
     for pulse, share in (("held", held), ("straight", 1 - held)):

@@ -1,5 +1,6 @@
-"""Append, Postcarding and Sketch-Merge, in virtual time: checks detect the faults of the published
-translator, and other faults.
+"""Append, Postcarding and Sketch-Merge, in virtual time.
+
+The checks detect the faults of the published translator, and other faults.
 """
 
 from pathlib import Path
@@ -29,8 +30,9 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a translator with all faults, each of which affects the reports of a different
-    experiment.
+    """Return a translator with all faults.
+
+    Each fault affects the reports of a different experiment.
     """
     faults = [(file, right, wrong) for _, file, right, wrong, _ in FAULTS.values()]
     return with_faults(tmp_path_factory.mktemp("faulty"), faults, "dta/translator.p4")

@@ -28,7 +28,7 @@ def test_counters_are_the_model_s_and_errors_as_theory_says(tmp_path: Path) -> N
 
 
 def first_row(keys: Words, copies: int, count: int) -> np.ndarray[Any, Any]:
-    """Return rows that all use the slots of the first row, so that they have the same errors."""
+    """Return the slots of the first row for all rows, so that all rows have the same errors."""
     return np.repeat(slots(keys, 1, count), copies, axis=0)
 
 

@@ -1,4 +1,4 @@
-"""Paths by INT into memory, in virtual time; a sink that reports wrong paths is detected."""
+"""INT paths in memory, in virtual time; a sink that reports wrong paths is detected."""
 
 from pathlib import Path
 

@@ -51,7 +51,8 @@ def test_a_translator_with_other_checksums_is_found(
 def together(keys: Words, copies: int, count: int) -> np.ndarray:
     """Return the slots of dependent hash functions, such as CRCs.
 
-    The slots of the copies differ by constants, so keys that collide in one copy collide in all.
+    The slots of the copies differ by constants. So keys that collide in one copy collide in all
+    copies.
     """
     first = murmur3(keys, 1)
     constants = np.arange(copies, dtype=np.uint32)[:, np.newaxis] * np.uint32(0x77073096)
@@ -59,7 +60,7 @@ def together(keys: Words, copies: int, count: int) -> np.ndarray:
 
 
 def cut_from_the_slot(keys: Words, bits: int) -> Words:
-    """Return checksums that share bits with the hash of the slot."""
+    """Return checksums made of bits of the hash for the slot."""
     return murmur3(keys, 0x9E3779B1) & np.uint32((1 << bits) - 1) | np.uint32(1 << 31)
 
 

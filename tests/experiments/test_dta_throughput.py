@@ -1,4 +1,4 @@
-"""Cost of reports for the collector, in virtual time: N, 1/B and 1/5 operations.
+"""The operations per report at the collector, in virtual time: N, 1/B and 1/5.
 
 Deviations are detected.
 """
@@ -98,7 +98,7 @@ def words_of(mode: str) -> tuple[Any, list[Any], offered.Writes]:
 def test_the_writes_are_those_that_a_translator_makes_of_the_reports(
     mode: str, tmp_path: Path
 ) -> None:
-    """The memory of a collector is equal, byte for byte, and so is the number of writes."""
+    """The memory of the collector and the number of writes are the same."""
     report, words, writes = words_of(mode)
     stores: Mapping[str, Callable[[range], Any]] = {
         "Key-Write": lambda over: experiment.KeyWriteStore(1, len(writes.records), sessions=over),
@@ -119,8 +119,9 @@ def test_the_writes_are_those_that_a_translator_makes_of_the_reports(
 
 
 def kept(how: str, text: str) -> list[int]:
-    """Return the numbers that a program prints which is linked with one of keep_*.c and `text`, for
-    12,000 reports. The last word of a report is its number; there are 5,000 keys, which take turns.
+    """Link one of keep_*.c with `text`; return the numbers that it prints for 12,000 reports.
+
+    The last word of a report is its number. The reports use 5,000 keys in turn.
     """
     keys, _ = candidates.keys_and_data(5000)
     sent = candidates.datagrams(keys[np.arange(12_000) % 5000], np.arange(12_000, dtype=np.uint32))
@@ -162,7 +163,7 @@ def some_costs(
 ) -> Any:
     """Return rounds that differ by a common factor of all costs.
 
-    Rounds of Key-Write have an error.
+    The costs of Key-Write also have an error in each round.
     """
 
     def turn(kind: interleaved_rounds.Kind, factor: float) -> interleaved_rounds.Turn:

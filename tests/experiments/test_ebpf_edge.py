@@ -48,7 +48,7 @@ HANDED_NS, RECEIVED_NS, EDGE_NS, KNOWN_NS = 30_000, 1_600_500, 1_600_900, 1_650_
 
 
 def times(since_ns: int, gone: set[int]) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Return the times at a point, with this delay after the send call.
+    """Return the times of packets at a point; they reach it `since_ns` after the send call.
 
     `gone`: packets lost before the point.
     """
@@ -59,7 +59,7 @@ def times(since_ns: int, gone: set[int]) -> "np.ndarray[tuple[int], np.dtype[np.
 
 
 def outcome() -> Outcome:
-    """Return the outcome of a flow whose packets all arrive, except those in LOST."""
+    """Return the outcome of a flow whose packets arrive, except the packets in LOST."""
     first = {25}
     gone = {"h1": set[int](), "s1": set[int](), "s2": first, "s3": first, "h2": {23, 25, 37}}
     sent, received = np.zeros(COUNT, SENT), np.zeros(COUNT - 3, RECEIVED)
@@ -232,7 +232,7 @@ def test_postcards_are_matched_to_packets_by_the_number_of_the_first_edge() -> N
 
 
 def test_an_edge_s_postcard_is_known_when_its_switch_has_it(tmp_path: Path) -> None:
-    """The capture has reports of two edges, and one frame that is not a report."""
+    """The capture has the reports of two edges, and a frame that is not a report."""
     frames = [
         (at_us, bytes(34) + struct.pack(">HHHH", 1, port, 16, 0) + struct.pack(">II", number, node))
         for at_us, port, number, node in [
@@ -268,7 +268,10 @@ def test_pauses_of_the_machine_make_the_run_invalid() -> None:
 
 @pytest.mark.parametrize(("sent", "polls"), [(5, 1), (35, 4), (10_000, 250)])
 def test_reports_are_waited_for_as_long_as_they_may_come(sent: int, polls: int) -> None:
-    """At each look at port 1 of s1, ten more reports have left; looks are 20 ms apart, for 5 s."""
+    """The test reads the counter of port 1 of s1 every 20 ms, for 5 s.
+
+    Before each reading, s1 sends ten more reports.
+    """
     now_ns, looks = [0], list[int]()
 
     async def sleep_until(time_ns: int) -> None:

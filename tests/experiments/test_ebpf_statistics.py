@@ -1,4 +1,4 @@
-"""Statistics compared with theory: correct results pass; a bias and inexact values are detected."""
+"""Statistics, compared with theory: correct results pass; a bias or inexact values are detected."""
 
 import argparse
 import os

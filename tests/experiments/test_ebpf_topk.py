@@ -1,4 +1,4 @@
-"""TopK: wrong results fail the claims; captures are read, and invalid ones are rejected."""
+"""TopK: wrong results fail the claims. Captures are read; invalid captures are rejected."""
 
 import os
 import struct

@@ -1,4 +1,4 @@
-"""INT collector: search of the max rate, and detection of lost reports."""
+"""The experiment on the INT collector: search for the max rate, and detection of lost reports."""
 
 import subprocess
 import sys
@@ -23,8 +23,9 @@ experiment = module("int_collector")
 
 
 def found(capacity: float, max_sent: float = 1e9, steps: int = 3) -> tuple[list[float], float]:
-    """Return the tried rates and the highest rate without loss, for a collector with this capacity
-    in reports/s and a sender with this rate.
+    """Return the tried rates and the highest rate without loss.
+
+    The collector has this capacity, and the sender has this rate, both in reports/s.
     """
     turns = []
 

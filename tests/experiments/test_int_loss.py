@@ -1,5 +1,6 @@
-"""Loss by drop reports and by AM-PM, in virtual time: both are exact, and faults of either are
-detected.
+"""Loss measured by drop reports and by AM-PM, in virtual time.
+
+Both are exact, and faults of both are detected.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Microburst: INT measures the queues, and identifies the port and flow, whichever it is."""
+"""Microburst: INT measures the queues. It identifies the port and the flow of any burst."""
 
 import json
 from itertools import pairwise
@@ -50,7 +50,7 @@ def longest_replayed(folder: Path) -> tuple[str, int]:
 
 
 def test_what_switches_tell_wrongly_is_found_out(tmp_path: Path) -> None:
-    """Different checks detect wrong queues, swapped ports, and lost reports."""
+    """Wrong queues, swapped ports and lost reports make different checks fail."""
     faults = [
         ("../include/hop.p4", "standard_metadata.enq_qdepth", "standard_metadata.deq_qdepth"),
         ("hop.p4", "7w0 ++ hop.ingress_port ++ 7w0 ++ hop.egress_port",

@@ -1,5 +1,6 @@
-"""INT modes and AM-PM, in virtual time: bytes and losses equal ground truth, and faults are
-detected.
+"""INT modes and AM-PM, in virtual time.
+
+Bytes and losses equal ground truth, and faults are detected.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Goodput with INT equals theory, and deviations are detected."""
+"""Goodput with INT equals theory, and the checks detect deviations."""
 
 import json
 from pathlib import Path

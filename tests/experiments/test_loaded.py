@@ -1,4 +1,4 @@
-"""Scripts as tests start them: a time limit does not count time without a CPU."""
+"""Time limits of scripts that tests start do not count time spent waiting for a CPU."""
 
 import subprocess
 import time

@@ -1,4 +1,4 @@
-"""Records in the file, in virtual time: correct records pass, and faults are detected."""
+"""Records in the collector's file, in virtual time: correct records pass; faults are detected."""
 
 import json
 from pathlib import Path

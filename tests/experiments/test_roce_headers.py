@@ -1,4 +1,4 @@
-"""Header fields compared with those of a real session, in virtual time.
+"""Header fields in virtual time, compared with those of a real session.
 
 A wrong field is detected.
 """

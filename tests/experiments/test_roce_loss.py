@@ -1,4 +1,4 @@
-"""Records lost per lost packet, in virtual time; a faulty switch is detected."""
+"""The number of records lost per lost packet, in virtual time; a faulty switch is detected."""
 
 from collections import Counter
 from pathlib import Path
@@ -54,9 +54,9 @@ def test_a_switch_that_goes_on_one_too_far_is_found_out(tmp_path: Path) -> None:
 def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
     written: int, by_link: int, shown: int
 ) -> None:
-    """In real time, a link loses all records of some milliseconds.
+    """In real time, a link may lose all records of some milliseconds.
 
-    Theory is for one lost record.
+    Theory applies to a single lost record.
     """
     experiment = module("roce_loss")
     outcome: Any = SimpleNamespace(counts=SimpleNamespace(accepted=Counter(WRITE_ONLY=written)))
@@ -72,7 +72,10 @@ def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
 
 
 def test_what_is_in_flight_is_what_captures_tell(tmp_path: Path) -> None:
-    """Records in flight are those whose PSNs are sent again, also across the wrap, and twice."""
+    """Records in flight are records whose PSNs are sent again.
+
+    The test includes PSNs that wrap, and PSNs that are sent three times.
+    """
     experiment = module("roce_loss")
     frames = np.zeros((9, 80), np.uint8)
     frames[:, experiment.LENGTH] = 1

@@ -1,4 +1,4 @@
-"""CPU time per record of a collector: offered load, counts, and rejection of noisy runs."""
+"""CPU time per record at a collector: the offered load, the counts, and rejection of noisy runs."""
 
 import argparse
 import json
@@ -41,7 +41,7 @@ def some_rounds(
 ) -> list[Any]:  # fmt: skip
     """Return rounds that differ by a common factor of all costs.
 
-    Rounds of some collectors have an error.
+    The costs of some collectors also have an error in each round.
     """
     return [
         rounds.Round([
@@ -63,7 +63,7 @@ def counted(interface: str) -> Any:
 def test_the_sender_counts_each_frame_that_its_interface_was_given_once(tmp_path: Path) -> None:
     """Two of five frames are too long for the other end, which drops them.
 
-    They are not sent again.
+    The sender does not send these frames again.
     """
     path, lengths = tmp_path / "frames", (60, 60, 118, 118, 60)
     path.write_bytes(b"".join(struct.pack("<I", n) + bytes(12) + b"\x88\xb5" + bytes(n - 14)

@@ -1,4 +1,4 @@
-"""experiments/starter.py: correct in real and virtual time, also as a copy, and detects faults."""
+"""experiments/starter.py is correct in real and virtual time, also as a copy; it detects faults."""
 
 import shutil
 import subprocess
@@ -34,7 +34,7 @@ def test_estimates_are_as_theory_has_them(quick: Path) -> None:
 
 
 def test_real_time_finds_the_same_to_the_packet(tmp_path: Path) -> None:
-    """Only one of the two networks of a small run, because each has six switches to start."""
+    """The test runs only one of the two networks of a small run, because each has six switches."""
     script = copied(tmp_path, "many = (0.1, 0.05) if", "many = (0.1,) if")
     few = ("--quick", "--flows", "20", "--rate", "5000")
     for time in ("real", "virtual"):

@@ -94,7 +94,7 @@ OPTIONS = argparse.Namespace(
 
 
 def run_on_minip4(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Any:
-    """Run the experiment with minip4 as both targets; the second one runs this INT program."""
+    """Run the experiment with minip4 as both targets. The second target runs this INT program."""
     measure, measure_others = targets.measure, targets.measure_others
 
     async def measure_on_minip4(setting: Any, run: Run) -> Any:
@@ -182,7 +182,7 @@ def test_frames_that_bmv2_dropped_make_a_run_inconclusive() -> None:
 
 
 def test_a_report_loses_its_times_only() -> None:
-    """The stack has one switch; the checksum is that of a stack with zeros for times."""
+    """The stack has one switch. The checksum is that of a stack whose times are 0."""
     own, stack = bytes(range(1, 29)), bytes(range(101, 133))
     inner = bytearray(28) + bytes(16)
     inner[26:28] = b"\x12\x34"

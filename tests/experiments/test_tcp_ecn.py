@@ -1,4 +1,4 @@
-"""The experiment about marks, queues and probes: correct for each packet; faults are detected."""
+"""The experiment on ECN marks, queues and probes: correct for each packet; it detects faults."""
 
 from pathlib import Path
 
@@ -97,7 +97,7 @@ def test_a_missing_program_is_reported_before_the_first_network(tmp_path: Path) 
 
 
 class Captures:
-    """Captures of a bmv2 switch and its panel: the queue of the link drops the second probe."""
+    """Captures of a bmv2 switch and its panel. The queue of the link drops the second probe."""
 
     has_panels = True
 
@@ -118,7 +118,7 @@ class Captures:
 
 
 def test_a_probe_that_the_panel_drops_is_not_expected(tmp_path: Path) -> None:
-    """bmv2 has counted and sent the probe, so the next byte count starts after it."""
+    """bmv2 has counted and sent the probe, so the next byte count starts after this probe."""
     sent = read_sent(Captures(tmp_path), "s1", "h5", "s2")  # type: ignore[arg-type]
     delivered = reported_by([reported_probe(number) for number in (0, 2, 3)], hop=0)
     reported, sent = matched(delivered, sent)

@@ -1,5 +1,6 @@
-"""Detection and mitigation of attacks: bounded in windows and packets, without harm to clean
-traffic.
+"""Detection and mitigation of attacks.
+
+They take a bounded number of windows and packets, and do not drop clean traffic.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""CPU utilization over load: verdicts, and rejection of disturbed measurements."""
+"""CPU utilization as a function of load: verdicts, and rejection of disturbed measurements."""
 
 import os
 from pathlib import Path
@@ -48,9 +48,7 @@ def test_ratios_are_of_one_round_and_decide() -> None:
 
 
 def test_rounds_that_differ_decide_nothing() -> None:
-    """One of three rounds meets the claim, so the failure of the others may be caused by the
-    machine.
-    """
+    """One of three rounds meets the claim, so the others may have failed because of the machine."""
     for pps, less, text in (
         (100_000, 2.5, r"0\.23 to 0\.58 of the CPU time of iptables raw at 100,000;"),
         (400_000, 0.1, r"0\.25 to 2\.5 of the CPU time of XDP, by UDP port at 400,000;"),
@@ -65,7 +63,7 @@ def test_rounds_that_differ_decide_nothing() -> None:
 
 
 class Script:
-    """A given sequence of measurements, instead of those of a machine."""
+    """A given sequence of measurements, which replaces measurements on a machine."""
 
     def __init__(self, *found: tuple[Offered, float, float]) -> None:
         self.found = list(found)

@@ -1,4 +1,4 @@
-"""Forwarding by XDP and by the kernel: each packet leaves, and is counted after it has left."""
+"""Forwarding by XDP and by the kernel: each packet leaves and is then counted."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Forwarding latency: each packet is timed once; verdicts are from ratios within a round."""
+"""Forwarding latency: each packet is timed once. Verdicts use ratios of values of one round."""
 
 import argparse
 import os
@@ -19,8 +19,9 @@ NOISE = (1.0, 3.0, 0.5)  # factor of each round
 
 
 def report(redirect: tuple[float, ...] = (0.3, 0.3, 0.3)) -> Report:
-    """Return the report for a bridge that takes 10 us, and XDP_REDIRECT with these ratios to it in
-    the rounds.
+    """Return the report for a bridge that takes 10 us, and for XDP_REDIRECT.
+
+    The ratios of XDP_REDIRECT to the bridge are given, one per round.
     """
     found = experiment.report(
         [

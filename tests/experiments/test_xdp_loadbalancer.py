@@ -1,6 +1,4 @@
-"""Load balancing at XDP and by NAT: each packet arrives at a backend, each connection at one
-backend.
-"""
+"""Load balancing at XDP and by NAT: all packets of a connection arrive at one backend."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""Routing at XDP and by the kernel: each packet arrives at the far end, by the same tables."""
+"""Routing by XDP and by the kernel: both use the same tables, and each packet arrives."""
 
 import argparse
 import ipaddress
@@ -53,7 +53,10 @@ def test_rounds_that_differ_decide_nothing(tmp_path: Path) -> None:
 
 
 def test_a_candidate_without_the_core_is_not_reported_as_slow(tmp_path: Path) -> None:
-    """All rounds miss the claim. This is a failure on an idle machine, but not on a loaded one."""
+    """All rounds miss the claim.
+
+    This is a failure on an idle machine, but not on a loaded machine.
+    """
     pairs = [routing.candidates(["0.0.0.0/0"], tmp_path), routing.candidates(["a", "b"], tmp_path)]
     measured = made(pairs, (900, 310, 1300, 600))
     for waited, is_reported in ((0.19, True), (0.21, False)):

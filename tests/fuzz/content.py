@@ -1,4 +1,4 @@
-"""Fills an engine for a fuzzer: seeded entries that its frames can hit, and other state."""
+"""Fills an engine for a fuzzer with state, such as seeded entries that frames can hit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PORTS = [*range(8), 510]  # port 510 is down
 
 
 def fill(engine: Engine, config: dict[str, Any], seed: int) -> None:
-    """Give each table entries, each profile members and groups, and so on."""
+    """Add entries to each table, members and groups to each profile, and other state."""
     rng = random.Random(seed)
     values = Values(rng, config)
     members = {p.name: _fill_profile(engine, p, values) for p in engine.program.profiles.values()}
@@ -38,8 +38,9 @@ def fill(engine: Engine, config: dict[str, Any], seed: int) -> None:
 
 
 class Values:
-    """Generator of small numbers, limits of types, and constants of the program, which frames often
-    hit.
+    """Generator of small numbers, limits of types, and constants of the program.
+
+    Frames often have such values.
     """
 
     def __init__(self, rng: random.Random, config: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Model of a DTA translator in plain Python, written from docs/reference/dta*.md; random reports.
+"""Model of a DTA translator, and random reports; written from docs/reference/dta*.md.
 
 It shares no code with the P4 program or with the collectors, and computes hashes one number at a
 time.
@@ -42,7 +42,7 @@ SHORT = {1: {1: 20, 3: 28, 7: 44}, 2: 19, 3: 24, 4: 20}
 
 
 def murmur(key: int, seed: int) -> int:
-    """Return MurmurHash3_x86_32 of a key of 128 bits: its words, the most significant first."""
+    """Return MurmurHash3_x86_32 of a 128-bit key, given as words, most significant word first."""
     state = seed
     for shift in (96, 64, 32, 0):
         word = (key >> shift & M32) * 0xCC9E2D51 & M32
@@ -118,9 +118,7 @@ class Model:
         self._last: dict[int, int] = {}
 
     def take(self, src: str, port: int, length: int, octets: bytes) -> None:
-        """Process a datagram to the translator, given the UDP length and the bytes after the UDP
-        header.
-        """
+        """Process a datagram, given its UDP length and the bytes after its UDP header."""
         base = 8 if port == OURS else 3
         if len(octets) < base:
             return  # not a report
@@ -306,7 +304,7 @@ def _check(is_well: bool) -> None:
 
 
 class Hostile:
-    """Generator of reports with probably wrong fields, and of sequence numbers with jumps."""
+    """Generator of reports, whose fields are probably wrong and whose sequence numbers jump."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -398,7 +396,7 @@ def made() -> tuple[Gatherer, dict[str, memoryview]]:
 
 
 def fuzz(seed: int, count: int) -> Counter[str]:
-    """Send this number of reports to both; return the counts of outcomes.
+    """Send this number of reports to translator and model; return the counts of outcomes.
 
     Raises AssertionError if they differ.
     """

@@ -1,4 +1,4 @@
-"""Fuzzes the compiler: any text is either a program or rejected in one line with a location.
+"""Fuzzes the compiler: it must compile any text or reject it in one line with a location.
 
 python tests/fuzz/front_end.py --seconds 600        (guided by coverage: pip install atheris)
 """
@@ -52,7 +52,7 @@ def programs() -> list[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """Split a text into pieces whose concatenation is the text."""
+    """Split a text into words; their concatenation is the text."""
     return re.findall(r"\w+|\s+|[^\w\s]", text)
 
 

@@ -1,4 +1,4 @@
-"""Hostile INT headers, and the required behaviour of switches by INT v2.1 alone.
+"""Hostile INT headers, and the behaviour of switches that INT v2.1 requires.
 
 PYTHONPATH=tests/p4src:tests/peers:tests/wire python tests/fuzz/int_headers.py --count 100000
 """
@@ -41,8 +41,9 @@ class Came(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The counter that the switch increments, and the frame that it sends, if any, without
-    checksums.
+    """The counter that the switch increments, and the frame that it sends.
+
+    The frame has no checksums. It is None if the switch sends no frame.
     """
 
     event: str | None
@@ -136,7 +137,7 @@ def verdict(came: Came, *, is_sink: bool) -> Verdict:
 
 
 def is_right(came: Came) -> bool:
-    """Return whether shim and header are whole, and of a kind, version and NPT that fit."""
+    """Return whether shim and header are complete, with a supported kind, version and NPT."""
     rest = came.frame[came.shim :]
     if len(rest) < 4:
         return False
@@ -147,9 +148,7 @@ def is_right(came: Came) -> bool:
 
 
 def stripped(came: Came) -> bytes:
-    """Return the frame as the source received it: without INT, with the original values in the
-    shim.
-    """
+    """Return the frame as the source received it: without INT, with the values from the shim."""
     frame, at = bytearray(came.frame), came.shim
     npt, gone = frame[at] >> 2 & 3, 4 + 4 * frame[at + 1]
     original = bytes(frame[at + 2 : at + 4])
@@ -189,8 +188,9 @@ def _checksum_place(came: Came) -> int:
 
 
 def damage(frame: bytes, came: Came) -> tuple[int, ...]:
-    """Return the differences of the IP and L4 checksums from correct ones, which no switch may
-    change.
+    """Return how much the IP and L4 checksums differ from correct ones.
+
+    No switch may change this difference.
     """
     start, length = came.layer4, struct.unpack_from(">H", frame, 16 if came.version == 4 else 18)[0]
     pseudo = length - 20 if came.version == 4 else length

@@ -1,6 +1,6 @@
 /* A simple fuzzer for machines without libFuzzer: mutates seeds at random, without feedback.
  *
- * mutate SECONDS SEED CORPUS... : ./last-input contains the latest input while it runs. */
+ * mutate SECONDS SEED CORPUS... : while it runs, ./last-input contains the latest input. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

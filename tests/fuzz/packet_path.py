@@ -58,7 +58,7 @@ class Finding(Exception):
 
 
 def programs() -> list[Path]:
-    """Return the programs: all complete programs of p4src/, and those of the tests."""
+    """Return the complete programs of p4src/ and the programs of the tests."""
     folders = (REPOSITORY / "p4src", REPOSITORY / "tests")
     found = sorted(path for folder in folders for path in folder.rglob("*.p4"))
     return [path for path in found if "V1Switch(" in path.read_text()]
@@ -69,7 +69,7 @@ def fuzz(program: Path, seconds: int, *, seed: int = 1, keep: Path | None = None
     """Fuzz one program; return the last line of the fuzzer.
 
     Raises Finding, NoFuzzer. With `feedback`, the fuzzer is libFuzzer; otherwise it is mutate.c
-    with the C compiler of engines. `keep` holds the corpus from run to run.
+    with the C compiler of engines. The folder `keep` stores the corpus for later runs.
     """
     if feedback:
         _check_clang()
@@ -140,7 +140,7 @@ def _write_seeds(folder: Path, config: dict[str, Any], seed: int) -> None:
 
 def _build(work: Path, generated: str, fill: str, *, feedback: bool,
            defines: Sequence[str]) -> Path:  # fmt: skip
-    """Build the fuzzer of one program; the core of the engine is compiled once for all programs."""
+    """Build the fuzzer of one program. The engine core is compiled only once for all programs."""
     compiler, sanitizers = ("clang", CLANG) if feedback else (os.environ.get("CC", "cc"), GCC)
     (work / "generated.c").write_text(generated)
     (work / "fill.c").write_text(fill)

@@ -267,7 +267,10 @@ class Program(Statements):
         return self.braces(f"switch ({applied}.action_run)", cases)
 
     def way(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        """Return statements that decide the fate of the packet; it recirculates at most twice."""
+        """Return statements that drop, send, clone, truncate or recirculate the packet.
+
+        A packet gets at most two additional passes.
+        """
         once = f"if (meta.rounds < 2 && {self.condition(scope, 1)})"
         kept = self.rng.randrange(1, 3)
         number = self.rng.randrange(4)

@@ -1,4 +1,4 @@
-"""Random programs and frames: minip4's engine is compared with the tests' BMv2 interpreter.
+"""Runs random programs on random frames, in minip4's engine and in the tests' BMv2 interpreter.
 
 PYTHONPATH=tests/compiler/interpreter python tests/fuzz/random_programs.py --seeds 0 1000
 
@@ -38,8 +38,9 @@ class Disagreement(Exception):
 
 
 def random_frames(seed: int) -> Frames:
-    """Return frames of small numbers, so that parsers continue, of all lengths from zero to the
-    longest.
+    """Return frames of all lengths from zero to the longest.
+
+    They contain small numbers, so that parsers continue.
     """
     rng = random.Random(seed)
     frames = []
@@ -63,7 +64,10 @@ def compiled(source: str) -> dict[str, Any]:
 
 
 def judge(bmv2_json: dict[str, Any], frames: Frames, *, sanitize: bool = False) -> int:
-    """Return the number of sent frames, in which both agree. Raises Disagreement."""
+    """Compare engine and interpreter on the frames; return the number of sent frames.
+
+    Raises Disagreement.
+    """
     switch, engine = Switch(bmv2_json), Engine(bmv2_json, sanitize=sanitize)
     switch.groups, switch.sessions = GROUPS, SESSIONS
     for number, replicas in GROUPS.items():
@@ -114,7 +118,7 @@ def outcome(source: str, frames: Frames) -> str | None:
 
 
 def smaller(lines: list[str], is_still: Callable[[list[str]], bool]) -> list[str]:
-    """Remove lines without which the failure still occurs; whole blocks first."""
+    """Remove lines that the failure does not need, whole blocks first."""
     size = len(lines) // 2
     while size:
         at = 0

@@ -14,7 +14,7 @@ HASHES = ("crc16", "crc32", "csum16", "xor16", "identity")
 class Statements(Expressions):
     """Generator of statements that change `writable` variables.
 
-    Random_program.py has those for controls only.
+    random_program.py has the statements that only controls may use.
     """
 
     def __init__(self, rng: random.Random, layout: Layout) -> None:
@@ -165,7 +165,8 @@ class Statements(Expressions):
         return self.braces(f"if ({self.rare()})", [how])
 
     def rare(self) -> str:
-        """Return a condition that is true for few frames, because code after the end of a packet is
-        not tested.
+        """Return a condition that is true for few frames.
+
+        It guards statements that end a packet, because code after them is not tested.
         """
         return f"hdr.first.kind == {self.rng.randrange(16)}"

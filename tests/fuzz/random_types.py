@@ -87,9 +87,7 @@ def header_type(rng: random.Random, name: str, most: int) -> HeaderType:
 
 
 def declarations(layout: Layout) -> list[str]:
-    """Return types, the struct of headers, the struct of metadata, and a header that shows
-    metadata.
-    """
+    """Return types, the structs of headers and metadata, and a header that shows metadata."""
     shown = [f"bit<{v.width}> {v.name.removeprefix('meta.')};" for v in layout.metadata]
     fill = 8 - sum(v.width for v in layout.metadata) % 8
     lines = [

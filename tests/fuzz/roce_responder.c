@@ -1,4 +1,4 @@
-/* Fuzzes the RoCE responder: mutated frames from a file, to queue pairs of both kinds.
+/* Fuzzes the RoCE responder: it gets mutated frames from a file, for queue pairs of both kinds.
  *
  * Usage: roce_responder FRAMES SEED COUNT. FRAMES has the length (32 bits) and the bytes of each
  * frame. Only accepted frames may change memory, and responses have a correct iCRC. Prints the

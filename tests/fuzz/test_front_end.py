@@ -1,4 +1,4 @@
-"""A short run of the fuzzer of the compiler; front_end.py runs it for any time."""
+"""A short run of the compiler's fuzzer. Use front_end.py for longer runs."""
 
 import tempfile
 from pathlib import Path

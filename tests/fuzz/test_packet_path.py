@@ -1,4 +1,4 @@
-"""A short run of the fuzzer of the packet path; packet_path.py runs it for any time."""
+"""A short run of the fuzzer for the packet path. Use packet_path.py for longer runs."""
 
 import tempfile
 import warnings

@@ -1,6 +1,6 @@
 """A short comparison of engine and interpreter on random programs.
 
-Random_programs.py runs any number.
+random_programs.py compares any number of programs.
 """
 
 import pytest

@@ -10,7 +10,7 @@ MACS = {"h1": "08:00:00:00:01:11", "h2": "08:00:00:00:02:22"}
 
 
 def host(number: int) -> dict[str, Any]:
-    """Return 10.0.1.1 with gateway 10.0.1.10, and so on.
+    """Return the description of a host: h1 has 10.0.1.1 and gateway 10.0.1.10, and so on.
 
     No interface has the MAC address of the gateway.
     """

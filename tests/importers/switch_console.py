@@ -28,7 +28,7 @@ class Star(Topo):
 
 
 class Console:
-    """Runs commands sequentially, and sends frames in between."""
+    """Runs commands sequentially. Between commands, it can send frames."""
 
     def __init__(self, net: Network, switch: fy.Switch, clock: Any) -> None:
         self.net, self.switch, self.clock = net, switch, clock

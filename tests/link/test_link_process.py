@@ -1,4 +1,4 @@
-"""`minip4 link` between two veth pairs: packet accounting, the drop log, and bad options."""
+"""`minip4 link` between two veth pairs: packet accounting, the drop log, and invalid options."""
 
 import json
 import random
@@ -117,7 +117,7 @@ def test_held_back_frames_are_overtaken(ended: list[subprocess.Popen[str]]) -> N
 def test_hostile_frames_under_address_sanitizer(
     tmp_path: Path, ended: list[subprocess.Popen[str]]
 ) -> None:
-    """The driver gets odd lengths, VLAN tags, jumbo frames, and a queue that overflows."""
+    """The link gets frames of odd lengths, VLAN tags and jumbo frames, and its queue overflows."""
     sanitized = build.program(SOURCES, include=INCLUDE, sanitize=True)
     for interface in ("w1", "h1", "w2", "h2"):
         wire.run(f"ip link set dev {interface} mtu 20000")

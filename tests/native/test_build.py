@@ -1,4 +1,4 @@
-"""Builds of C code: its inputs, search of headers, and limits of cc."""
+"""Builds of C code: the inputs, the search for headers, and the limits of cc."""
 
 import ctypes
 import platform
@@ -100,7 +100,7 @@ def another_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 def test_another_cpu_gets_a_program_of_its_own(
     folder: Path, another_cpu: Callable[[str], None]
 ) -> None:
-    """Machines with different CPUs may share a cache: a home folder on a server, or an image."""
+    """Machines with different CPUs may share a cache, for example in a home folder on a server."""
     (folder / "main.c").write_text(
         "int main(void) {\n#ifdef __AVX2__\nreturn 2;\n#endif\nreturn 1;\n}"
     )

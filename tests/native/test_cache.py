@@ -1,5 +1,6 @@
-"""The cache of built files has a max size: the least recently used are deleted first, but none in
-use.
+"""The cache of built files has a max size.
+
+The least recently used files are deleted first, but no file in use is deleted.
 """
 
 import errno
@@ -92,7 +93,10 @@ def test_another_process_s_use_counts(folder: Path) -> None:
 def test_a_file_removed_before_it_was_locked_is_made_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process may remove it between open() and flock(); the open file then has no name."""
+    """Another process may remove the file between open() and flock().
+
+    The open file then has no name.
+    """
     use(folder / "a")
     flock, removed = fcntl.flock, []
 
@@ -231,7 +235,7 @@ def test_a_cache_that_cannot_be_made_is_one_clear_line(
 def test_files_that_other_users_can_write_are_not_loaded(
     folder: Path, monkeypatch: pytest.MonkeyPatch, is_others: bool, mode: int
 ) -> None:
-    """They are executed, even by root, if sudo keeps HOME."""
+    """A process executes these files, even as root, if sudo keeps HOME."""
     use(folder / "a")
     folder.chmod(0o775)  # as with umask 002 and a group per user
     use(folder / "a")

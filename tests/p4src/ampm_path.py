@@ -1,4 +1,4 @@
-"""AM-PM switches in this process: packets at chosen times, and the switches' records."""
+"""AM-PM switches in this process. Tests send packets at chosen times and read the records."""
 
 import functools
 import struct
@@ -35,7 +35,10 @@ ANSWER = struct.Struct(">HI6s8Q")
 
 
 class Record(NamedTuple):
-    """Record of one point: of a block, its pulse or a sample; see the program for the values."""
+    """Record of a block, of its pulse or of a sample at one point.
+
+    The P4 program defines the values.
+    """
 
     block_us: int
     values: tuple[int, int, int]
@@ -49,7 +52,7 @@ def _switch() -> Engine | Twins:
 class Switch:
     """One AM-PM switch; the UDP destination port of a flow is 5000 + its number.
 
-    `ahead_us`: error of its clock, unknown to the controller.
+    `ahead_us` is the error of the switch's clock, which the controller does not know.
     """
 
     def __init__(self, role: str, methods: Method, *, flows: int = 1, ahead_us: int = 0) -> None:
@@ -66,7 +69,7 @@ class Switch:
     def watch(
         self, role: str, methods: Method, *, dst_port: int, flow: int = 0, dscp: int = 0
     ) -> None:
-        """Watch the packets of frame() to this port; `dscp` is their DSCP outside the domain."""
+        """Watch packets of frame() to this port; `dscp` is their DSCP outside the domain."""
         key = [Ternary(0, 0), Ternary(0, 0), Ternary(17, 255), Ternary(0, 0)]
         self._watch(
             "watch_list",
@@ -119,7 +122,7 @@ class Switch:
             self.engine.table_add(f"{bit}.slots", [Ternary(*times)], f"{bit}.pulse_slot", [], 1)
 
     def pass_on(self, frame: bytes, time_us: int) -> bytes:
-        """Return the frame as forwarded, if it arrives at this time of the common clock."""
+        """Return the forwarded frame. It arrives at this time of the common clock."""
         ((port, out),) = self.send(frame, time_us)
         assert port == 2
         return out

@@ -1,4 +1,4 @@
-"""A translator that batches reports: lists, cache of postcards, sketches, and their memory."""
+"""A translator that batches reports: lists, the cache of postcards, sketches, and their memory."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ NEIGHBOURS = 8  # columns per write
 class Gatherer(Translator):
     """Each kind of store has its own session and region.
 
-    After the end of a region there is memory that the responder accepts, but that the translator
-    must not write.
+    The memory after the end of a region also belongs to the responder's region. The translator must
+    not write to it.
     """
 
     def __init__(self) -> None:

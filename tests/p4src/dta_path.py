@@ -1,4 +1,4 @@
-"""A DTA translator in this process, with software responders: reports in, memory out."""
+"""A DTA translator in this process, with software responders that write its requests to memory."""
 
 import functools
 from ipaddress import IPv4Address
@@ -45,7 +45,7 @@ def _switch(program: Path) -> Engine | Twins:
 class Translator:
     """Reports arrive at port 1.
 
-    A responder is behind port 3, and its responses are processed immediately.
+    A responder is behind port 3. The translator processes its responses immediately.
     """
 
     def __init__(self, program: Path = PROGRAM) -> None:
@@ -64,7 +64,7 @@ class Translator:
             self.engine.mirror_set(256 + port, [(port, 0)])
 
     def serve(self, address: str, service: int) -> None:
-        """Translate reports to an address."""
+        """Translate reports that are sent to this address."""
         self.add("TranslatorIngress.services", [Exact(int(IPv4Address(address)))],
                  "TranslatorIngress.serve", [service])  # fmt: skip
 

@@ -1,5 +1,6 @@
-"""INT v2.1 and Telemetry Report v2.0 as scapy layers, written from the figures of the
-specifications.
+"""INT v2.1 and Telemetry Report v2.0 as scapy layers.
+
+They were written from the figures of the specifications.
 """
 
 import struct
@@ -98,7 +99,7 @@ class Individual(Packet):
 
 
 class Int(NamedTuple):
-    """INT of a packet: shim, header, words of the stack, and rest of the packet."""
+    """INT of a packet: the shim, the header, the words of the stack, and the rest of the packet."""
 
     shim: Shim
     header: IntHeader
@@ -115,7 +116,7 @@ class Int(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A parsed report packet; `metadata` by bit, `fragment` from the IP header on."""
+    """A parsed report packet. `metadata` is by bit, and `fragment` starts with the IP header."""
 
     group: Group
     head: Individual
@@ -124,7 +125,7 @@ class Report(NamedTuple):
 
 
 def metadata(instructions: int, words: list[int]) -> dict[int, int]:
-    """Return values by instruction bit; assert that all words are used."""
+    """Return the metadata by instruction bit; assert that they use all words."""
     values, rest = {}, list(words)
     for bit in (1 << n for n in reversed(range(16))):
         if instructions & bit:

@@ -1,4 +1,4 @@
-"""INT switches in this process: frames at chosen times through a sequence of switches."""
+"""INT switches in this process. Tests send frames at chosen times through several switches."""
 
 import functools
 import random
@@ -40,9 +40,9 @@ def _switch(program: str) -> Engine | Twins:
 
 
 class Switch:
-    """One INT switch: frames arrive at port 1 and leave by port 2, reports by port 3.
+    """One INT switch. Frames arrive at port 1 and leave by port 2. Reports leave by port 3.
 
-    `outside`: ports at the edge of the domain.
+    `outside` are the ports at the edge of the domain.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Switch:
     def watch(
         self, action: str, params: Sequence[int], *, version: int = 4, dst_port: int | None = None
     ) -> None:
-        """Watch all packets of this IP version, or those to a port."""
+        """Watch all packets of this IP version, or only packets to a port."""
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         table = "int_list" if version == 4 else "int_list_ipv6"
         self.engine.table_add(
@@ -102,13 +102,13 @@ class Switch:
         return sorted(self.engine.process(port, frame, 1000 * time_us))
 
     def pass_on(self, frame: bytes, time_us: int = 0) -> bytes:
-        """Return the frame as forwarded; assert that nothing else is sent."""
+        """Return the forwarded frame; assert that nothing else is sent."""
         ((port, out),) = self.send(frame, time_us)
         assert port == OUT
         return out
 
     def report(self, frame: bytes, time_us: int = 0) -> tuple[bytes, Report]:
-        """Return the frame as forwarded, and the one report."""
+        """Return the forwarded frame, and the only report."""
         (port, out), (to_collector, report) = self.send(frame, time_us)
         assert (port, to_collector) == (OUT, TO_COLLECTOR)
         return out, parse_report(report)
@@ -197,7 +197,7 @@ def checked(frame: bytes) -> Packet:
 
 
 def insides() -> list[bytes]:
-    """Return frames with INT as sent between switches, of all kinds."""
+    """Return frames of all kinds with INT, as switches send them to each other."""
     frames = []
     for version in (4, 6):
         for mark in (DSCP, PORT, NEW_UDP, PROBE):

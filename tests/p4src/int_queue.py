@@ -11,7 +11,7 @@ DEPTH = 2
 
 
 def crowded(switch: Switch, *, wanted: int = LEVEL_1 | QUEUE | INGRESS) -> Switch:
-    """Let port 2 send a packet per millisecond with room for two, and report drops."""
+    """Let port 2 send a packet per millisecond, with room for two in its queue; report drops."""
     engine = switch.engine
     assert isinstance(engine, Engine)
     engine.clock = lambda: 0

@@ -17,7 +17,7 @@ ALL = Session(stride=PATH.itemsize, slots=SLOTS, content=FLOW_AND_PATH)
 
 
 class Sink(Switch):
-    """Node 9: INT from port 1 leaves the domain by port 2, and records leave by port 3."""
+    """Node 9: packets with INT from port 1 leave the domain by port 2. Records leave by port 3."""
 
     def __init__(
         self,
@@ -37,13 +37,13 @@ class Sink(Switch):
             )  # fmt: skip
 
     def report_queue(self) -> None:
-        """Report the next packet, whatever the length of its queue."""
+        """Report the next packet, even if its queue is short."""
         queues = "SinkEgress.departure.packet.queue_reports"
         self.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
                               [0, 0, 1, 0xF000])  # fmt: skip
 
     def record(self, frame: bytes, time_us: int = 0) -> tuple[bytes, Packet]:
-        """Return the frame as forwarded, and the one record."""
+        """Return the forwarded frame, and the only record."""
         (port, out), (to_collector, record) = self.send(frame, time_us)
         assert (port, to_collector) == (OUT, TO_COLLECTOR)
         return out, parse_request(record)
@@ -56,7 +56,7 @@ def path(record: Packet) -> np.void:
 
 
 def pushed(frame: bytes, *nodes: int, instructions: int = KNOWN, **given: int) -> bytes:
-    """Return the frame with INT of these switches."""
+    """Return the frame after these switches have added INT."""
     source = Switch(nodes[0], outside=[IN])
     version = 6 if frame[12:14] == b"\x86\xdd" else 4
     source.embed_data(instructions, version=version, **given)

@@ -1,4 +1,4 @@
-"""A DTA reporter in this process: users' packets in, packets and reports out."""
+"""A DTA reporter in this process: it gets packets of users, and sends packets and reports."""
 
 import functools
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ class Reporter:
         self.follow()
 
     def watch(self, wanted: int, dst_port: int | None = None) -> None:
-        """Watch all packets, or those to a port."""
+        """Watch all packets, or only packets to a port."""
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         self.add("ReporterIngress.watch_flow.watch_list", [*[Ternary(0, 0)] * 4, port],
                  "ReporterIngress.watch_flow.watch", [wanted], 1)  # fmt: skip
@@ -123,8 +123,9 @@ class Reporter:
         return [parse_report(frame) for _, frame in sent]
 
     def events(self, translator: int = 1) -> dict[str, int]:
-        """Return the nonzero counters by kind, and the numbers of requested reports that were
-        overwritten or exceeded the budget.
+        """Return the nonzero counters by kind, and the counts of reports that were not resent.
+
+        The reporter does not resend reports that were overwritten or that exceeded the budget.
         """
         counts = {kind: self.engine.counter_read("dta_events", translator * 16 + number)[0]
                   for number, kind in enumerate(KINDS)}  # fmt: skip

@@ -1,4 +1,4 @@
-"""A RoCE switch in this process: packets of users and responses of a collector in, records out."""
+"""A RoCE switch in this process: it gets packets of users and responses, and sends records."""
 
 import functools
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ class Switch:
             self.watch("record", [1, 1])
 
     def watch(self, action: str, params: Sequence[int], dst_port: int | None = None) -> None:
-        """Record packets of both IP versions: all of them, or those to a port."""
+        """Record all packets of both IP versions, or only packets to a port."""
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         for table in ("record_list", "record_list_ipv6"):
             self.add(f"RoceIngress.watch.recorded.{table}", [*[Ternary(0, 0)] * 4, port],
@@ -96,7 +96,7 @@ class Switch:
         return [frame for _, frame in others]
 
     def record(self, frame: bytes | None = None, time_us: int = 0) -> Packet:
-        """Return the one record of a packet; assert that its iCRC is correct."""
+        """Return the only record of a packet; assert that its iCRC is correct."""
         (record,) = self.records(udp() if frame is None else frame, time_us)
         return parse_request(record)
 
@@ -112,7 +112,7 @@ class Switch:
         return {kind: count for kind, count in counts.items() if count}
 
     def state(self, session: int = 1) -> tuple[int, ...]:
-        """Return PSN, slot, lost records and records without response, by a readout packet."""
+        """Read PSN, slot, and the counts of lost and unanswered records, by a readout packet."""
         request = b"\0\x01" + session.to_bytes(4, "big") + b"number 7"
         ((port, answer),) = self.send(request, port=CPU_PORT)
         assert port == CPU_PORT

@@ -1,4 +1,4 @@
-"""A collector's queue pair over RoCEv2 by the specification, as peer of a switch.
+"""A collector's queue pair for RoCEv2, written from the specification, as peer of a switch.
 
 InfiniBand Architecture Specification 1, 9.7.5 and 9.9.3: requests in sequence are executed,
 duplicates are acknowledged again, and a NAK follows the first request with a later PSN.
@@ -27,7 +27,7 @@ def answered(psn: int, syndrome: int = 0x1F) -> bytes:
 
 @dataclass
 class Responder:
-    """`written`: addresses in the order of writes; `data`: the records."""
+    """`written` are the addresses in the order of writes. `data` are the records."""
 
     psn: int = 0
     written: list[int] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""IPv6 packets without the AltMark option: the first switch encapsulates them in packets with it.
+"""The first switch encapsulates IPv6 packets without AltMark option in packets with the option.
 
 RFC 9343 permits only the source of a packet to insert the option; RFC 2473 defines the
 encapsulation.
@@ -154,8 +154,10 @@ def with_ecn(data: bytes, at: int, ecn: int) -> bytes:
 @pytest.mark.parametrize("sent", [0, 1, 2, 3])
 @pytest.mark.parametrize("met", range(4))
 def test_congestion_marks_are_copied_to_the_inner_packet(sent: int, met: int) -> None:
-    """RFC 6040 section 4.2: congestion marks of the outer packet are copied to the inner packet if
-    it is ECN-capable. These are CE, and ECT(1) over ECT(0). Other inner packets are not dropped.
+    """The switch copies congestion marks to the inner packet, if this packet is ECN-capable.
+
+    RFC 6040, section 4.2: the marks are CE, and ECT(1) over ECT(0). Inner packets that are not
+    ECN-capable are not dropped.
     """
     data = with_ecn(plain(), 14, sent)
     inside = edge(FIRST, Method.STEP).pass_on(data, L)
@@ -193,7 +195,7 @@ def test_an_inner_packet_that_is_cut_goes_on_without_marks() -> None:
 
 
 def test_a_tunnel_of_the_hosts_own_is_not_taken_apart() -> None:
-    """The switch only marks a host's own IPv6-in-IPv6 packet with the option."""
+    """In a host's own IPv6-in-IPv6 packet with the option, the switch only sets the marks."""
     near, far = (Switch(role, Method.STEP, flows=0) for role in (FIRST, LAST))
     for switch, role in ((near, FIRST), (far, LAST)):
         switch.watch_ipv6(role, Method.STEP, flow_mon_id=FLOW_MON_ID, addresses=TUNNEL)

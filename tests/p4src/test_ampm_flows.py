@@ -1,4 +1,4 @@
-"""A full watch list: 1,024 flows with all methods over three switches, and every value exact."""
+"""A full watch list: 1,024 flows with all methods cross three switches. All values are exact."""
 
 import random
 from collections import defaultdict
@@ -62,8 +62,9 @@ def pass_on(switch: Switch, packets: list[Passing], *, is_first: bool) -> list[P
 
 
 def expected(packets: list[Passing]) -> dict[tuple[int, int], tuple[Record, Record, Record]]:
-    """Return by flow and block: the record of the block, of its pulse, and of its only sample
-    without the hash.
+    """Return the records of each flow and block: block, pulse, and the only sample.
+
+    The hash of the sample is omitted.
     """
     running: dict[int, int] = defaultdict(int)
     times: dict[tuple[int, int], list[int]] = defaultdict(list)

@@ -1,6 +1,6 @@
 """Fragments (RFC 9341).
 
-All fragments at the first switch are marked, and each counts as a packet.
+The first switch marks all fragments, and each fragment counts as a packet.
 """
 
 import pytest
@@ -73,7 +73,7 @@ def test_fragments_on_either_side_of_an_edge_count_where_they_came() -> None:
 
 
 def test_a_flow_with_ports_sees_first_fragments_only() -> None:
-    """Later fragments have no ports, whatever data they contain."""
+    """Later fragments have no ports, even if their data look like ports."""
     for role in PATH:
         switch = Switch(role, Method.STEP)
         out = [switch.pass_on(data, 5 * L) for data in FRAGMENTS]

@@ -1,4 +1,4 @@
-"""Effects of alternate marking on packets: marks, their removal, and none on other packets."""
+"""Alternate marking sets and removes marks, and does not change other packets."""
 
 import pytest
 from ampm_path import FIRST, LAST, MIDDLE, L, Switch, checked, frame, marks
@@ -167,7 +167,7 @@ def test_a_host_cannot_send_marks_of_its_own() -> None:
 
 @pytest.mark.parametrize("method", ALL_METHODS)
 def test_each_dscp_is_restored_at_the_end_of_the_domain(method: Method) -> None:
-    """The last switch has configured values for these bits outside of the domain.
+    """The last switch writes configured values into these bits.
 
     Other bits are unchanged.
     """
@@ -184,7 +184,7 @@ def test_each_dscp_is_restored_at_the_end_of_the_domain(method: Method) -> None:
 
 
 def test_all_packets_of_a_flow_leave_with_the_dscp_of_its_entry() -> None:
-    """The value is that of the flow's entry (EF in this test), whatever the packet had."""
+    """The DSCP is that of the flow's entry (EF in this test), whatever value the packet had."""
     near, far = Switch(FIRST, Method.DOUBLE), Switch(LAST, Method.DOUBLE, flows=0)
     far.watch(LAST, Method.DOUBLE, dst_port=5000, dscp=46)
     for dscp in (44, 45, 46, 47):

@@ -1,8 +1,8 @@
-"""Whole paths: random traffic, loss, reordering and clock errors, and every block exact.
+"""Complete paths with random traffic, loss, reordering and clock errors: each block is exact.
 
-If clock error A plus path delay D are within the limit of a method for block length L, all results
-must be right, also when the clock wraps. Well beyond the limit, some results must be wrong;
-otherwise the limit would be too low.
+If clock error A plus path delay D is within the limit of a method for block length L, all results
+must be right. This includes times at which the clock wraps. Well beyond the limit, some results
+must be wrong; otherwise the limit would be too low.
 """
 
 import heapq
@@ -139,7 +139,7 @@ def test_within_its_law_a_method_is_exact(
 
 @pytest.mark.parametrize(("method", "law_us"), LAWS)
 def test_beyond_its_law_a_method_is_wrong(method: Method, law_us: int) -> None:
-    """The delay exceeds the limit: all packets and pulses are late."""
+    """The delay exceeds the limit, so all packets and pulses are late."""
     outcomes = [errors(Setting(method, 0, 4 * law_us, seed=seed)) for seed in range(3)]
     assert any(outcomes)
 

@@ -1,4 +1,4 @@
-"""Records of the points of a path after some packets: counts, times, pulses, samples."""
+"""Records of the points of a path after some packets: counts, times, pulses and samples."""
 
 import pytest
 from ampm_path import BLOCK, FIRST, LAST, MIDDLE, PULSE, SAMPLE, L, Record, Switch, frame, marks
@@ -213,7 +213,7 @@ def test_the_slot_decides_the_meaning_of_a_multiplexed_bit(
 
 
 def samples(switch: Switch, colour: int) -> dict[int, Record]:
-    """Return place -> record of arrivals."""
+    """Return the record of arrivals for each place."""
     places = {place: switch.read(SAMPLE, 8 * colour + place) for place in range(8)}
     assert all(arrival == departure for arrival, departure in places.values())
     return {place: arrival for place, (arrival, _) in places.items() if arrival != NOTHING}

@@ -50,7 +50,7 @@ def test_packets_without_route_or_ttl_are_dropped(program: str, control: str, ip
 
 
 def probed(hops: int, ports: list[int], behind: bytes = b"") -> list[tuple[int, bytes]]:
-    """Return the frames sent for a probe that has passed `hops` switches."""
+    """Return the frames that the switch sends for a probe after `hops` other switches."""
     data = b"".join(bytes([hop == hops - 1 and 0x80, 9]) + bytes(16) for hop in range(hops))
     frame = PROBE + bytes([hops]) + data + bytes(ports) + behind
     frames: list[tuple[int, bytes]] = switch_of("link_monitor.p4", "MonitorIngress").process(

@@ -1,5 +1,6 @@
-"""p4src/count_min: each packet of a flow is counted in each row, at the index that the controller
-computes.
+"""p4src/count_min counts each packet of a flow in each row.
+
+The index in a row equals the index that the controller computes.
 """
 
 import struct

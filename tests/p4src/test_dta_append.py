@@ -97,7 +97,10 @@ def test_the_prototype_appends_to_the_same_lists() -> None:
 
 @pytest.mark.parametrize("number", [4, 5, 0x7FFFFFFF, 0xFFFFFFFF])
 def test_unknown_lists_are_not_written(number: int) -> None:
-    """The published generator sends to one list too many, which the published translator writes."""
+    """The published generator also sends to a list that does not exist.
+
+    The published translator writes these entries.
+    """
     translator = Gatherer()
     rings = translator.lists(1, batches=4, count=4, first=8)
     assert translator.report(entry(9, number)) == 0
@@ -144,7 +147,7 @@ def test_an_entry_that_was_here_before_is_not_appended_again() -> None:
 
 
 def test_an_entry_over_the_rate_is_batched_when_it_is_retransmitted() -> None:
-    """Batching an entry costs nothing, and writing a batch costs a request."""
+    """Only a write of a batch costs a request."""
     translator = Gatherer()
     ring = translator.lists(2, batches=8, count=1)[0]
     translator.limit(1, interval_ns=1_000_000)

@@ -1,6 +1,6 @@
 """Hostile reports: any list, hop, column or length.
 
-Truncated or damaged reports; and any packet-out.
+The tests also use truncated or damaged reports, and random packet-outs.
 """
 
 import random

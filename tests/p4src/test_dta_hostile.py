@@ -1,4 +1,4 @@
-"""Damaged or hostile reports: no writes outside of regions, and all are counted."""
+"""Damaged or hostile reports are counted, and write nothing outside of regions."""
 
 import random
 from collections import Counter
@@ -64,8 +64,9 @@ def events(made: Translator) -> dict[str, int]:
 
 
 def test_hostile_reports_have_the_effect_of_the_documentation_model() -> None:
-    """Any key, list, column, hop, redundancy, length and sequence number, of all primitives and
-    formats.
+    """The reports are of all primitives and formats.
+
+    They have any key, list, column, hop, redundancy, length and sequence number.
     """
     counted = dta_model.fuzz(seed=1, count=500)
     assert set(counted) == {
@@ -76,7 +77,7 @@ def test_hostile_reports_have_the_effect_of_the_documentation_model() -> None:
 
 
 def numbered(frame: bytes, sequence: int) -> bytes:
-    """Return the same report with another sequence number, if it has Telemark's format."""
+    """If a report has Telemark's format, return it with another sequence number."""
     if frame[36:38] != OUR_PORT:
         return frame
     return frame[: PAYLOAD + 4] + sequence.to_bytes(4, "big") + frame[PAYLOAD + 8 :]
@@ -159,7 +160,7 @@ def test_a_report_with_a_wrong_length_writes_nothing() -> None:
 
 @pytest.mark.parametrize("first", [0x00, 0x20, 0x90, 0xFF])
 def test_a_version_that_is_not_known_has_no_number(first: int) -> None:
-    """Its fields may have different positions, so no report is requested."""
+    """Another version may have other positions of fields, so the translator requests no report."""
     frame = bytearray(ours(REPORTS[0], reporter=7, sequence=9, retransmittable=1))
     frame[PAYLOAD] = first
     made = translator()

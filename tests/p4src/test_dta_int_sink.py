@@ -1,6 +1,6 @@
 """An INT sink that reports paths by DTA.
 
-Packets with a DTA report, and packets with an INT report.
+The tests check which packets have a DTA report, and which have an INT report.
 """
 
 import random
@@ -56,7 +56,7 @@ M, E = Flag.MTU_EXCEEDED, Flag.HOPS_EXCEEDED
 
 
 class Sink(Switch):
-    """Node 9: INT from port 1 leaves the domain by port 2, and reports leave by port 3."""
+    """Node 9: packets with INT from port 1 leave the domain by port 2. Reports leave by port 3."""
 
     def __init__(
         self, wanted: int = DATA, *, period_us: int = NEVER, kept: int = 0,
@@ -98,7 +98,7 @@ class Sink(Switch):
     ) -> list[Report]:
         """Return the reports of a packet.
 
-        Assert that it is forwarded as `leaves` (default: as any packet).
+        Assert that the packet is forwarded as `leaves`, or by default as any packet.
         """
         (port, out), *others = self.send(frame, time_us)
         assert (port, out) == (OUT, udp() if leaves is None else leaves)
@@ -107,7 +107,7 @@ class Sink(Switch):
 
 
 def pushed(frame: bytes, *nodes: int, instructions: int = NODE_ID, **given: int) -> bytes:
-    """Return the frame with INT of these switches."""
+    """Return the frame after these switches have added INT."""
     source = Switch(nodes[0], outside=[IN])
     version = 6 if frame[12:14] == b"\x86\xdd" else 4
     source.embed_data(instructions, version=version, **given)
@@ -157,8 +157,9 @@ def test_a_packet_through_one_switch_has_a_path_of_one_hop() -> None:
 
 
 def test_a_host_cannot_make_up_where_its_packets_were() -> None:
-    """A host cannot add or remove hops either: INT from outside the domain is payload, and not
-    watched.
+    """A host cannot add or remove hops either.
+
+    INT from outside the domain counts as payload, and the sink does not watch it.
     """
     sink = Sink(outside=(IN, OUT))
     sink.embed_data(NODE_ID)
@@ -233,7 +234,7 @@ def test_nacks_to_others_pass() -> None:
 
 @pytest.mark.parametrize("given", [{"instructions": NODE_ID | LATENCY}, {"version": 6}])
 def test_packets_that_do_not_fit_a_dta_report_have_an_int_report(given: dict[str, int]) -> None:
-    """The same holds for unwatched flows.
+    """Packets of unwatched flows have an INT report, too.
 
     DTA reports leave no gap in the sequence numbers of INT reports.
     """
@@ -259,8 +260,9 @@ def test_packets_that_int_would_not_report_are_not_reported() -> None:
 
 
 def test_of_packets_that_never_had_int_md_there_is_no_path() -> None:
-    """They leave at the switch where they entered: switches in mode INT-XD, and packets that are
-    not sampled.
+    """The packets enter and leave the domain at the same switch.
+
+    In this test, the switch uses mode INT-XD, or does not sample the packet.
     """
     exported = Sink(outside=(IN, OUT))
     exported.watch("export_data", [NODE_ID, ALL])

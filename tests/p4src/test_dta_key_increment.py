@@ -1,4 +1,4 @@
-"""Key-Increment: from a report to the counters of the region, row by row."""
+"""Key-Increment: a report adds to the counters of the region, in each row."""
 
 import random
 
@@ -40,8 +40,9 @@ def test_counters_are_those_of_the_model() -> None:
 
 
 def test_a_request_has_the_bytes_of_a_fetch_add() -> None:
-    """The request of the prototype is four bytes longer than its length field, and has no compare
-    field.
+    """The request of the prototype has no compare field.
+
+    It is four bytes longer than its length field says.
     """
     made, _ = translator()
     made.report(ours(KeyIncrement(redundancy=1, key=KEY, addend=5)))

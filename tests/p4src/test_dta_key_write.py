@@ -1,4 +1,4 @@
-"""Key-Write: from a report to the bytes of the region, copy by copy."""
+"""Key-Write: a report writes its data to the region, in each copy."""
 
 import random
 from pathlib import Path
@@ -93,8 +93,9 @@ def test_the_plain_translator_reads_the_prototype_s_shorter_header() -> None:
 
 
 def test_keys_with_one_common_slot_have_different_other_slots() -> None:
-    """CRCs of one key with different initial values, as in the prototype, collide in all copies or
-    in none.
+    """The prototype uses CRCs of a key with different initial values.
+
+    Such CRCs of two keys collide in all copies or in none.
     """
     made, records = translator()
     keys = [key for key in range(1 << 12) if slots(key_words([key]), 1, SLOTS)[0, 0] == 7][:40]

@@ -88,7 +88,7 @@ def test_a_hop_that_reports_again_has_its_last_value() -> None:
 
 
 def test_a_new_flow_in_a_used_row_writes_the_path_of_the_old_flow() -> None:
-    """The published translator writes it to the slot of the new flow."""
+    """The published translator writes this path to the slot of the new flow."""
     translator = Gatherer()
     (memory,) = translator.cache(rows=1)
     assert send(translator, A, [0, 2]) == [0, 0]
@@ -202,7 +202,7 @@ def test_the_prototypes_hop_zero_is_refused() -> None:
 
 
 def test_memory_agrees_with_a_cache_model() -> None:
-    """For any keys, hops and lengths, each write has the path that a cache model predicts."""
+    """For any keys, hops and lengths, each written path is the path that a cache model predicts."""
     translator, rng, count = Gatherer(), random.Random(4), 8
     (memory,) = translator.cache(slots=1 << 12, rows=count)
     cache: dict[int, tuple[int, dict[int, int]]] = {}

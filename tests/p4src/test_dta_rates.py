@@ -11,7 +11,7 @@ INTERVAL_US = 10
 def test_so_many_requests_in_a_time() -> None:
     """Each session has its own interval.
 
-    A burst of 4 is allowed, and is available again after some time.
+    A session may send a burst of 4 requests, and another burst after some time.
     """
     made = Tracked()
     made.limit(1, INTERVAL_US * 1000, burst_ns=3 * INTERVAL_US * 1000)

@@ -1,4 +1,4 @@
-"""Reports of a DTA reporter about packets of users: changes, samples, counts, events."""
+"""The reports of a DTA reporter on packets of users: changes, samples, counts, events."""
 
 from zlib import crc32
 

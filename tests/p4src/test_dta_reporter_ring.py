@@ -72,7 +72,7 @@ def test_numbers_and_rings_of_translators_are_apart() -> None:
 
 
 def of_two_kinds(kept: int) -> tuple[Reporter, list[bytes]]:
-    """Return two flows, each with an event and then a record; `kept` selects the stored ones."""
+    """Return two flows, each with an event and then a record; `kept` selects the stored reports."""
     reporter = Reporter()
     reporter.write_data(1, wanted=START | DATA, kept=kept)
     reporter.append(STARTED, 17, kept=1)
@@ -108,7 +108,7 @@ LOOKUPS, MAX_LOOKUPS = 16, 16 * 1024  # as in reporter_ring.p4
 
 
 def test_new_reports_limit_the_retransmissions_for_forged_nacks() -> None:
-    """Reports lost after them are retransmitted when there are new reports."""
+    """Reports that are lost after the forged NACKs are retransmitted when there are new reports."""
     reporter = kept(1)
     frames = sent(reporter, 10)
     again_and_again = [again(reporter, nack(0, 10)) for _ in range(50)]
@@ -173,8 +173,9 @@ def test_overwritten_reports_are_counted(small_ring: Path) -> None:
 
 @pytest.mark.parametrize("later", [64, 65])
 def test_old_reports_count_as_overwritten(later: int, small_ring: Path) -> None:
-    """For the last 64 reports, the reporter knows whether they were to be stored, because later
-    reports use the entries.
+    """For the last 64 reports, the reporter knows whether it had to store them.
+
+    Later reports use the entries of earlier reports.
     """
     reporter = Reporter(str(small_ring))
     reporter.write_data(kept=1)

@@ -1,4 +1,4 @@
-"""Restarts of collector or translator during reports: the loss is bounded and known.
+"""Restarts of the collector or translator during reports: the loss is bounded and known.
 
 Earlier writes remain, each report is counted at most once, and no query result is wrong.
 """
@@ -117,7 +117,7 @@ PRIMITIVES = [(write, check_values), (add, check_counters), (append, check_list)
 def test_a_restart_of_the_collector_loses_only_reports_during_its_downtime(
     report: Callable[[int], Packet], check: Callable[[System, Collection[int]], None]
 ) -> None:
-    """Only reports that would be written during this time are lost.
+    """Only reports that the translator would write during the downtime are lost.
 
     Batched reports are in the translator and are written later.
     """
@@ -138,7 +138,7 @@ def test_a_restart_of_the_collector_loses_only_reports_during_its_downtime(
 def test_a_restart_of_the_translator_loses_only_batched_reports(
     report: Callable[[int], Packet], check: Callable[[System, Collection[int]], None]
 ) -> None:
-    """The loss is at most a batch per list, the cache, and unwritten columns."""
+    """The loss is at most a batch per list, the paths in the cache, and unwritten columns."""
     before = System()
     before.take(report, range(RESTART))
     made = System()  # a new translator with empty registers

@@ -24,7 +24,7 @@ ONE = KeyIncrement(redundancy=1, key=1, addend=1)
 
 
 class Tracked(Translator):
-    """A translator with one counter, and the tracked reporter 7; `count` is the sum."""
+    """A translator with one counter, and the tracked reporter 7; `count` is the counter's value."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ def test_the_longest_gap_that_is_asked_for_comes_whole() -> None:
 
 @pytest.mark.parametrize("away", [WINDOW, 1 << 31, (1 << 32) - WINDOW - 1])
 def test_distant_numbers_are_a_restart(away: int) -> None:
-    """No report is requested, because no reporter stores so many."""
+    """The translator requests no report, because no reporter stores so many reports."""
     made = Tracked()
     made.take(0, away + 1, away + 2, away + 4)
     assert (made.count, made.asked()) == (4, [(away + 3, 1)])
@@ -132,7 +132,7 @@ def test_reports_in_flight_at_the_start_are_not_missing() -> None:
 
 
 def test_a_gap_is_asked_for_whoever_shows_it() -> None:
-    """The report itself is not retransmitted, but missing ones may be."""
+    """The report that shows the gap is not retransmitted, but missing reports may be."""
     made = Tracked()
     made.take(2, retransmittable=0)
     assert (made.asked(), made.count) == ([(0, 2)], 1)
@@ -158,7 +158,7 @@ def test_of_others_numbers_are_not_minded() -> None:
 
 
 def test_a_report_without_a_place_has_come_all_the_same() -> None:
-    """It is not requested again, because it would be rejected again."""
+    """The translator does not request the report again, because it would reject it again."""
     made = Tracked()
     made.take(0)
     made.report(ours(KeyWrite(redundancy=1, key=1, data=[1]), reporter=7, sequence=1))
@@ -171,7 +171,7 @@ SHORT = ShortKeyIncrement(redundancy=1, key=1, addend=1)
 
 
 class Prototype(Tracked):
-    """The same with a reporter of the prototype, which has no reporter number."""
+    """A translator like Tracked, with a reporter of the prototype, which has no reporter number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ def test_the_prototype_s_nack_byte_by_byte() -> None:
 
 
 def test_the_prototype_accepts_no_report_after_a_gap_until_the_gap_is_filled() -> None:
-    """A requested report is not written, because it has no collector."""
+    """Reports after the gap are not written, and each of them causes a NACK."""
     made = Prototype()
     made.take(1, 2, 4, 5)
     assert (made.count, len(made.sent), made.asked()) == (2, 2, [(2, 40044)] * 2)
@@ -229,7 +229,7 @@ def test_the_prototype_s_numbers_wrap_and_come_twice() -> None:
 
 
 def test_duplicates_of_the_prototype_cause_no_nack() -> None:
-    """Otherwise each of them would cause a retransmission of all later ones, and so on."""
+    """Otherwise, each duplicate would cause a retransmission of all later reports, and so on."""
     made = Prototype()
     made.take(*range(250, 260), *range(253, 260), 260)
     assert (made.count, made.nacks) == (11, [])

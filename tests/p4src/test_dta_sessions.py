@@ -108,8 +108,9 @@ def test_a_lost_copy_leaves_the_others(lost: int) -> None:
 
 
 def test_an_ack_of_an_executed_request_does_not_reduce_the_psn() -> None:
-    """The same holds for a duplicate: the published translator treats the ACK as a NAK and sets the
-    PSN one too low.
+    """An ACK of a duplicate does not reduce the PSN either.
+
+    The published translator treats the ACK as a NAK and sets the PSN one too low.
     """
     made = Translator()
     made.session(1, slot(1), SLOTS, ack_mask=0)
@@ -143,7 +144,7 @@ def test_a_probe_repairs_a_session_after_a_lost_nak() -> None:
 
 
 def test_immediates_wait_until_they_are_taken() -> None:
-    """A receiver without room replies RNR; rejected requests are repeated when it has room."""
+    """A receiver without room replies RNR; the switch repeats the requests when there is room."""
     made = Translator()
     region = made.session(1, slot(1), SLOTS)
     made.key_write(1, SLOTS)

@@ -1,4 +1,4 @@
-"""Random and corrupted packets through four switches, checked by independent code from RFCs."""
+"""Random and corrupted packets cross four switches; code written from RFCs checks them."""
 
 import random
 from dataclasses import dataclass
@@ -71,7 +71,10 @@ def hops(frame: bytes) -> tuple[int, int]:
 
 
 def random_packet(rng: random.Random) -> tuple[bytes, int]:
-    """Return a packet with or without checksum, options, odd length; and its IP version."""
+    """Return a random packet and its IP version.
+
+    Packets may have no checksum, options, or an odd length.
+    """
     version, payload = rng.choice((4, 6)), rng.randbytes(rng.randrange(60))
     if rng.random() < 0.5:
         options = rng.choice(([], [("NOP", None)] * 4, [("MSS", 1460)] + [("NOP", None)] * 36))
@@ -119,7 +122,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_checksums_show_changes_between_switches_at_the_host(what: str) -> None:
-    """Switches update checksums incrementally, so wrong checksums stay wrong."""
+    """Switches update checksums incrementally, so the host sees that a checksum was wrong."""
     inside, sink = inside_and_sink()
     assert checked(sink.pass_on(Switch(2).pass_on(inside))).sums_are_right
     broken = bytearray(inside)

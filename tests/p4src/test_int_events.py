@@ -1,4 +1,4 @@
-"""Reported packets: changes of a flow, full queues up to a quota, drops with reasons."""
+"""Packets that are reported: changes of a flow, full queues up to a quota, drops with reasons."""
 
 import pytest
 from int_layers import INGRESS, LAST, LATENCY, LEVEL_1, LEVEL_2, NODE, QUEUE, Report
@@ -83,7 +83,10 @@ def test_an_empty_queue_is_not_reported() -> None:
 
 
 def test_a_full_queue_is_reported_up_to_the_quota() -> None:
-    """With `full` 0, each packet finds the queue full; with `calm` 0, none finds it empty again."""
+    """With `full` 0, each packet finds the queue full.
+
+    With `calm` 0, no packet finds the queue empty again.
+    """
     switch = queue_reports(0, 0, 3)
     left = [switch.send(udp()) for _ in range(5)]
     assert [len(frames) for frames in left] == [2, 2, 2, 1, 1]
@@ -141,7 +144,10 @@ def test_a_drop_is_reported_with_its_reason(data: bytes, reason: int) -> None:
 
 @pytest.mark.parametrize("wanted", [0, *(1 << n for n in range(16)), 0xFFFF])
 def test_a_report_has_the_requested_metadata_that_are_known(wanted: int) -> None:
-    """For a queue, buffers and utilization are unknown; for a drop, egress metadata are unknown."""
+    """In reports on queues, buffers and utilization are unknown.
+
+    In reports on drops, egress metadata are unknown.
+    """
     for switch, data, known in (
         (queue_reports(0, 0, 1, wanted), udp(), 0x7E00),
         (drop_reports(wanted=wanted), udp(dport=5009), LEVEL_1 | INGRESS | LEVEL_2 | LAST),

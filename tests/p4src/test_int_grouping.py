@@ -1,4 +1,4 @@
-"""Several reports per packet: groups contain all reports of a switch, word by word."""
+"""Several reports per packet: groups contain all reports of a switch, without changes."""
 
 import os
 import random
@@ -33,7 +33,7 @@ ROOM = 63 if IS_BMV2 else 240
 
 
 class Grouping(Switch):
-    """A sink and watcher that groups reports."""
+    """A switch that groups reports. It is a sink and watches flows."""
 
     def __init__(
         self, reports: int, *, room: int = ROOM, wait_us: int = FOR_EVER,
@@ -53,8 +53,9 @@ class Grouping(Switch):
         return [out for to, out in self.send(frame, time_us, port) if to == TO_COLLECTOR]
 
     def flush(self, part: int, time_us: int = 0) -> list[bytes]:
-        """Return the packets sent for a flush request, which has a number after its header like
-        readouts.
+        """Return the packets that the switch sends for a flush request.
+
+        Like a readout, the request has a number after its header.
         """
         out = self.send(struct.pack("!HI", FLUSH, part) + b"number 7", time_us, CPU_PORT)
         assert {port for port, _ in out} <= {TO_COLLECTOR}
@@ -110,7 +111,10 @@ def test_three_reports_a_packet() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 5, 8])
 def test_grouped_reports_are_equal_to_single_reports(most: int) -> None:
-    """INT-MD with stacks; INT-XD with and without payload; TCP, UDP, IPv4 and IPv6."""
+    """The test uses INT-MD with stacks, and INT-XD with and without payload.
+
+    It uses TCP and UDP, over IPv4 and IPv6.
+    """
     rng = random.Random(most)
     kinds = [*insides(), tcp(), udp(), udp(ip_id=0, payload=bytes(30)), tcp(options=[])]
     frames = [rng.choice(kinds) for _ in range(60)]
@@ -168,7 +172,7 @@ def test_drops_are_groups_of_their_own() -> None:
 
 
 def test_a_report_that_is_too_long_to_wait_goes_by_itself() -> None:
-    """Reports of 8 hops with 9 words each are sent alone; waiting reports continue to wait."""
+    """A report of 8 hops with 9 words each is sent alone. Waiting reports continue to wait."""
     source = Switch(1, outside=[IN], mtu=9000)
     source.embed_data(0xFF80, 8)
     inside = source.pass_on(udp())
@@ -185,7 +189,10 @@ def test_a_report_that_is_too_long_to_wait_goes_by_itself() -> None:
 
 
 def test_a_report_that_never_came_back_leaves_a_gap() -> None:
-    """It is like a lost report without grouping: in this test, five were numbered and lost."""
+    """The gap is like that of a lost report without grouping.
+
+    In this test, five reports are numbered and then lost.
+    """
     switch = Grouping(2)
     switch.reported(udp())
     switch.engine.register_write(f"{switch.egress}.packet.number.numbers", 0, 6)

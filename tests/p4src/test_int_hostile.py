@@ -1,4 +1,4 @@
-"""Damaged or hostile frames: they pass or are dropped, and reports stay well formed."""
+"""Damaged or hostile frames pass or are dropped, and reports stay well formed."""
 
 import random
 

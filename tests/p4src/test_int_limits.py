@@ -1,6 +1,6 @@
 """Cases in which INT-MD must not or cannot push.
 
-Hops, MTU, lengths, unknown bits, foreign marks.
+The causes are hops, MTU, lengths, unknown bits, and marks of other domains.
 """
 
 from collections.abc import Callable
@@ -127,7 +127,10 @@ def test_a_stack_ends_where_eight_bits_of_length_do(length: int) -> None:
 
 
 def test_the_longest_path_comes_through() -> None:
-    """15 hops of 52 bytes each are 198 words: 1,500 bytes in total with a packet of 704 bytes."""
+    """INT of 15 hops with 52 bytes each has 198 words.
+
+    With a packet of 704 bytes, the total is 1,500 bytes.
+    """
     source = Switch(1, outside=[IN])
     source.embed_data(0xFF81, 20)
     data = udp(bytes(704 - 28))
@@ -238,8 +241,9 @@ def test_marks_from_outside_are_no_int() -> None:
 def test_a_dscp_from_outside_is_lost_also_without_room_for_a_shim(
     make: Callable[..., bytes], payload: bytes, version: int
 ) -> None:
-    """Otherwise the next switch would find INT by the probe marker, and the sink would not remove
-    it.
+    """Otherwise, the next switch would find INT by the probe marker.
+
+    The sink would then not remove INT.
     """
     source, transit, sink = Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])
     source.embed_data(NODE, mark=PROBE, version=version)

@@ -1,4 +1,4 @@
-"""INT-MD: packets after source, transit and sink, byte by byte, and the sink's report."""
+"""INT-MD: each byte of packets after source, transit and sink, and of the sink's report."""
 
 import pytest
 from int_layers import (
@@ -64,7 +64,7 @@ def test_the_packet_behind_a_source_byte_by_byte() -> None:
 
 
 def test_each_hop_pushes_in_front_of_the_others() -> None:
-    """The vector of two hops, but at a port with NPT 1: 14071388 20000206 90000000 ..."""
+    """The expected bytes are those of two hops, but with NPT 1: 14071388 20000206 90000000 ..."""
     source, transit, _ = path(NODE | QUEUE, mark=PORT)
     inside = transit.pass_on(source.pass_on(udp()))
     shim, header, stack, payload = parse_int(inside)
@@ -125,7 +125,7 @@ def test_reports_are_numbered() -> None:
 
 
 def test_a_readout_brings_the_clock() -> None:
-    """A controller computes the clock offset from it, and converts times to the common clock."""
+    """From this clock, a controller computes the offset with which it converts times."""
     switch = Switch(1, outside=[IN], offset_us=-500)
     ((port, answer),) = switch.send(bytes(6) + b"number 7", 1234, CPU_PORT)
     assert (port, answer) == (
@@ -137,7 +137,7 @@ def test_a_readout_brings_the_clock() -> None:
 
 
 def test_utilisation_is_of_the_window_before() -> None:
-    """Windows have 2^16 us; the utilization of one without traffic is 0."""
+    """A window has 2^16 us. If it has no traffic, the utilization is 0."""
     switch = Switch(1, outside=[IN], parts_a_byte=3 << 32)  # three millionths per byte
     switch.embed_data(UTILISATION)
     windows = (1, 1, 2, 2, 3, 5, 6)

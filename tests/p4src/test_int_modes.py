@@ -1,4 +1,4 @@
-"""INT-MX and INT-XD: every switch reports; and the packets in between."""
+"""INT-MX and INT-XD: the reports of every switch, and the packets between switches."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ FLOW = (0, 0, 1, 0)  # flags D, Q, F, I
 
 
 def switches(action: str, *params: int) -> list[Switch]:
-    """Return three switches; the first one has the entry, or for exports all."""
+    """Return three switches. The first switch has the entry; for INT-XD, all switches have it."""
     path = [Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])]
     for switch in path:
         switch.report_all()
@@ -41,7 +41,7 @@ def test_exports_change_no_packet(data: bytes) -> None:
 
 @pytest.mark.parametrize("mark", [DSCP, PORT, NEW_UDP, PROBE])
 def test_instructions_are_forwarded_and_every_switch_reports(mark: int) -> None:
-    """The vector of INT-MX at port 5000: 34031388."""
+    """The expected bytes of INT-MX at port 5000 start with 34031388."""
     frame = udp()
     for number, switch in enumerate(switches("embed_instructions", WANTED, mark, ALL), 1):
         came = frame
@@ -110,7 +110,7 @@ def test_a_share_of_the_packets_is_chosen_alike_everywhere() -> None:
 def test_udp_without_an_identification_is_distinguished_by_its_payload(
     mark: int | None, version: int, length: int, told: int
 ) -> None:
-    """It has sixteen bytes of payload, which are equal in the reports of all switches."""
+    """A packet has sixteen bytes of payload, which are equal in the reports of all switches."""
     frame = udp(bytes(range(length)), version=version, **({"ip_id": 0} if version == 4 else {}))
     mode = ("export_data", WANTED, ALL)
     if mark is not None:

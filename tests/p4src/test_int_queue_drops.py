@@ -1,4 +1,4 @@
-"""Packets dropped by a full queue: those of a watched flow are reported, and no others."""
+"""Packets dropped by a full queue: only packets of a watched flow are reported."""
 
 import os
 
@@ -20,7 +20,7 @@ def reports(left: list[tuple[int, bytes]]) -> list[Report]:
 
 
 def flows(*, watched: int, others: int) -> list[bytes]:
-    """Return packets of the watched flow, to port 5000, interleaved with those of others."""
+    """Return packets of the watched flow, to port 5000, interleaved with packets of other flows."""
     frames = []
     for number in range(max(watched, others)):
         frames += [udp(ip_id=1 + number)] * (number < watched)

@@ -1,4 +1,4 @@
-"""Responses of a collector: after a loss, records resume at the expected PSN in the right slot."""
+"""Responses of a collector: after a loss, records continue with the expected PSN and slot."""
 
 import random
 from collections import deque
@@ -111,7 +111,7 @@ def test_the_first_ack_of_psn_0_is_no_second_one() -> None:
 
 
 def test_atomics_acks_are_never_second_ones() -> None:
-    """A request before a probe does not request them."""
+    """The request before a probe does not request an ACK."""
     switch = Switch(Session(fetch_add=True, length=64, patience=3), watch=False)
     switch.watch("count_packet", [1, 0])
     for _ in range(3):
@@ -126,7 +126,7 @@ def test_atomics_acks_are_never_second_ones() -> None:
 def test_a_repeated_nak_is_late() -> None:
     """The switch has sent the record again after the first NAK.
 
-    An ACK in between ends this state.
+    An ACK between the NAKs ends this state.
     """
     switch = Switch()
     for _ in range(4):
@@ -173,7 +173,10 @@ def test_errors_are_counted_and_change_nothing(syndrome: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_damaged_responses_are_ignored(version: str) -> None:
-    """Each bit after the addresses that the switch matches, except bits that routers change."""
+    """The test changes each bit after the addresses, except bits that routers change.
+
+    The switch matches the addresses.
+    """
     switch, damages = Switch(Session(version=version)), 0
     for _ in range(4):
         switch.record()
@@ -223,7 +226,7 @@ def test_responses_are_never_forwarded() -> None:
 
 
 class Path:
-    """A path to a responder and back, in order; `lose` selects the frames that it loses."""
+    """A path to a responder and back, which keeps the order. `lose` selects frames to lose."""
 
     def __init__(self, switch: Switch, responder: Responder, flight: int,
                  lose: Callable[[bytes], bool]) -> None:  # fmt: skip
@@ -333,8 +336,9 @@ def test_a_collector_that_is_not_ready_costs_that_record_and_those_in_flight(tim
 @pytest.mark.parametrize("first", [0xFFFFF0, 0x7FFFF8])
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_lost_the_session_goes_on(seed: int, first: int) -> None:
-    """Records stay in order, slots are consecutive, and the switch knows the number of lost
-    records.
+    """Records stay in order, and slots are consecutive.
+
+    The switch knows the number of lost records.
     """
     rng = random.Random(seed)
     lossy = [True]

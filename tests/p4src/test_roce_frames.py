@@ -98,7 +98,7 @@ def test_a_fetch_add_byte_by_byte(action: str, addend: int, version: str) -> Non
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_probe_byte_by_byte(version: str) -> None:
-    """Its PSN is a quarter of all PSNs old. It has no data, and requests an ACK."""
+    """The PSN of a probe is a quarter of all PSNs old. A probe has no data and requests an ACK."""
     switch = Switch(Session(version=version, patience=2))
     switch.record()
     record, probe = switch.records(udp())

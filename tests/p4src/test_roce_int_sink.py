@@ -1,5 +1,6 @@
-"""An INT sink that writes records of paths: packets with a record, without a record, and damaged
-ones.
+"""An INT sink that writes records of paths.
+
+The tests use packets with a record, packets without a record, and damaged packets.
 """
 
 import random
@@ -129,7 +130,7 @@ def test_a_stack_of_another_kind_is_reported(at: int, value: int) -> None:
 
 
 def test_unrecorded_flows_are_reported() -> None:
-    """The report has the original port, whatever mark INT uses."""
+    """The report has the original port, for all marks of INT."""
     for mark in (DSCP, PORT, NEW_UDP):
         sink = Sink(dst_port=5001)
         assert sink.report(pushed(udp(), 3, mark=mark))[1].group.sequence == 0

@@ -1,5 +1,6 @@
-"""Locations of records: PSNs and slots wrap, no record is outside of the region, no slot is
-skipped.
+"""Locations of records: PSNs and slots wrap.
+
+No record is outside of the region, and no slot is skipped.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""p4src/include/routing.p4 in a router: choice of next hops, and forwarded packets."""
+"""p4src/include/routing.p4 in a router: the choice of next hops, and the forwarded packets."""
 
 import struct
 import zlib
@@ -43,7 +43,7 @@ def test_a_hash_of_the_flow_chooses_the_next_hop(packet: Packet, ports: tuple[in
 
 
 def routed(ip: Packet) -> list[tuple[int, bytes]]:
-    """Return the sent frames for a packet and a router with one next hop for it."""
+    """Send a packet through a router that has one next hop for it; return the sent frames."""
     switch = subject.switch(PROGRAM, ports=HOPS)
     switch.table_add(f"{ROUTING}.routes", ROUTE, f"{ROUTING}.send", [0x02_99, 2])
     frames: list[tuple[int, bytes]] = switch.process(1, bytes(Ether() / ip), 0)

@@ -42,7 +42,7 @@ class Tables(Protocol):
 
 
 def fill(switch: Tables, values: content.Values) -> list[bytes]:
-    """Give each table entries; return the values of fields in them, so that frames can hit them."""
+    """Add entries to each table; return their field values, so that frames can hit the entries."""
     words = []
     for table in switch.program.tables.values():
         if table.is_const or table.type != "simple" or not table.key:
@@ -61,9 +61,9 @@ def fill(switch: Tables, values: content.Values) -> list[bytes]:
 
 
 def frames(values: content.Values, words: list[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Return valid packets with one to three changed fields, partly truncated, and random bytes.
+    """Return frames of valid packets with one to three changed fields, and frames of random bytes.
 
-    Each frame has an ingress port.
+    Some packets are truncated. Each frame has an ingress port.
     """
     rng = values.rng
     words += [c.to_bytes((c.bit_length() + 7) // 8 or 1, "big") for c in values.constants]

@@ -1,4 +1,4 @@
-"""bmv2's simple_switch as a switch for tests: packets in and out, tables, counters, its clock.
+"""bmv2's simple_switch as a switch for tests: packets, tables, counters, and its clock.
 
 It is a process with TAP interfaces as ports. Its wall clock is preloaded (clock.c), so the test
 sets the time of each packet. simple_switch_CLI writes entries and reads counters.
@@ -84,8 +84,9 @@ class SimpleSwitch:
         self._answer()
 
     def reset(self) -> bool:
-        """Restore the initial state, except for the clock and the const entries of the program,
-        which are gone. Returns whether this can be done again.
+        """Restore the initial state; return whether this can be done again.
+
+        The clock is not reset. The const entries of the program are lost.
         """
         self.command("reset_state")
         return self._turns < MAX_TURNS
@@ -136,8 +137,8 @@ class SimpleSwitch:
         """Send a frame at a time of its clock.
 
         Wait until `count` frames have left, or for a short time. Then wait until the process is
-        idle. Otherwise, a clone that recirculates, or a frame that is about to be dropped, would
-        get the time of the next frame.
+        idle. Otherwise, a recirculating clone, or a frame that is dropped later, would get the time
+        of the next frame.
         """
         while self._turns * TURN_NS + time_ns < self._last_ns:
             self._turns += 1  # its queues would wait if the clock went back
@@ -185,7 +186,7 @@ class SimpleSwitch:
 
 
 class Twins:
-    """An engine and a simple_switch in one; a difference is an AssertionError.
+    """An engine and a simple_switch behind one interface; a difference is an AssertionError.
 
     It has those methods of Engine that the tests of p4src/ use.
     """
@@ -305,7 +306,7 @@ def _end(taps: dict[int, int], *processes: "subprocess.Popen[Any]") -> None:
 
 
 def _sleeps(process: int) -> bool:
-    """Return whether all threads of a process sleep, because none ran between two readings."""
+    """Return whether all threads of a process sleep: none of them ran between two readings."""
     before = _naps(process)
     return before is not None and before == _naps(process)
 
@@ -322,7 +323,7 @@ def _naps(process: int) -> list[str] | None:
 
 
 def _tap(name: str) -> int:
-    """Create an interface, at which frames written to the returned descriptor arrive."""
+    """Create an interface; frames written to the returned descriptor arrive at the interface."""
     tap = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
     fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
     run(f"ip link set dev {name} up")

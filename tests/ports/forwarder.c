@@ -1,4 +1,4 @@
-/* An engine without P4, to test the driver alone. Frames from port 1 leave by port 2 and vice
+/* An engine without P4, for tests of the driver alone. Frames from port 1 leave by port 2 and vice
  * versa; port 3 and the CPU port (320) are such a pair, too. */
 #include <pthread.h>
 #include <stdlib.h>

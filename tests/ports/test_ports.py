@@ -97,7 +97,7 @@ def test_a_vlan_tag_is_put_back(driver: Driver) -> None:
     plain = frame(100)
     tags = [bytes.fromhex(tag) for tag in ("81006064", "88a80fff", "8100000181000002")]
     tagged = [plain[:12] + tag + plain[12:] for tag in tags]
-    tagged.append(tagged[0] + os.urandom(1000))  # too long for a slot of the ring
+    tagged.append(tagged[0] + os.urandom(1000))  # the frame is too long for a slot of the ring
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         for sent in tagged:
             sender.send(sent)
@@ -131,8 +131,9 @@ def test_frames_longer_than_the_mtu_are_send_errors(driver: Driver) -> None:
 
 
 def test_frames_that_the_kernel_refuses_hold_up_no_other(driver: Driver, engine: Forwarder) -> None:
-    """The host's interface accepts no frames of such a length, and the kernel returns ENOBUFS for
-    them.
+    """The host's interface accepts no frames of this length.
+
+    The kernel returns ENOBUFS for these frames.
     """
     run("ip link set h2 mtu 1500")
     with wire.end("h1") as sender, wire.end("h2") as receiver:
@@ -254,7 +255,7 @@ def test_a_delayed_frame_is_never_early(driver: Driver, engine: Forwarder) -> No
 
 
 def test_no_stamp_is_earlier_than_its_frame(engine: Forwarder, tmp_path: Path) -> None:
-    """Frames that arrive while the switch processes others have their own times."""
+    """A frame that arrives while the switch processes another one has its own time."""
     engine.set_work(1_000_000)
     driver = Driver(engine, {1: "s1", 2: "s2"}, capture_folder=tmp_path)
     driver.start()

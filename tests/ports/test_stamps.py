@@ -31,7 +31,7 @@ def namespace() -> Iterator[None]:
 
 @pytest.fixture
 def switch() -> Engine:
-    """Switch from ports 1 and 3 to port 2, with the times that the program saw."""
+    """Switch that forwards from ports 1 and 3 to port 2, and writes the times of its program."""
     return engine(types=TYPES, ingress="std.egress_spec = 2;", egress=EGRESS)
 
 
@@ -81,7 +81,10 @@ def test_a_frame_arrived_while_it_was_sent_however_late_the_switch_takes_it(
 def test_how_long_one_frame_waited_is_not_taken_for_the_next_ones_wait(
     namespace: None, switch: Engine
 ) -> None:
-    """A frame of the controller arrives when the driver reads it, whatever arrived before it."""
+    """The arrival time of a controller's frame is when the driver reads it.
+
+    Earlier frames do not change this time.
+    """
     driver = Driver(switch, {1: "s1", 2: "s2"}, cpu_port=510)
     driver.start()
     with wire.end("h1") as sender, wire.end("h2") as receiver:
@@ -99,8 +102,9 @@ def test_how_long_one_frame_waited_is_not_taken_for_the_next_ones_wait(
 def test_the_call_that_hands_frames_over_encloses_their_arrival(
     namespace: None, switch: Engine, tmp_path: Path
 ) -> None:
-    """The next switch records the arrival times, and this switch the start and the end of the send
-    call.
+    """The next switch records the arrival times.
+
+    This switch records the start and the end of the send call.
     """
     driver = Driver(switch, {1: "s1", 2: "s2"}, capture_folder=tmp_path, stamp_folder=tmp_path)
     behind = Driver(engine(types=TYPES), {1: "h2"}, capture_folder=tmp_path)
@@ -186,7 +190,7 @@ class Wall:
 
 
 def test_stamps_are_carried_over_also_when_the_wall_clock_was_set(switch: Engine) -> None:
-    """Interrupted readings do not narrow the bounds, and do no harm."""
+    """Interrupted readings of the clocks do not narrow the bounds, and do no harm."""
     wall, now_ns = Wall(switch), 5 * 10**9
     # another program used the core in between
     wall.read(now_ns, now_ns + 90_000, now_ns + 5_000_000)
@@ -207,7 +211,7 @@ def test_stamps_are_carried_over_also_when_the_wall_clock_was_set(switch: Engine
 def test_no_arrival_is_later_than_now_or_before_that_of_the_frame_ahead(
     switch: Engine, set_ns: int
 ) -> None:
-    """This holds whatever happens to the wall clock between its reading and the timestamp."""
+    """The wall clock may change in any way between its reading and the timestamp."""
     wall, start_ns = Wall(switch), 5 * 10**9
     wall.read(start_ns, start_ns + 25, start_ns + 50)
     wall.ahead_ns += set_ns

@@ -1,6 +1,4 @@
-"""Trains: the frames that the kernel creates by segmentation must equal the original frames, byte
-for byte.
-"""
+"""Trains: the kernel must segment a train into the original frames, byte for byte."""
 
 import ctypes
 from collections.abc import Callable, Iterator

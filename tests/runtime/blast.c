@@ -1,5 +1,5 @@
-/* Sends frames at max rate (blast INTERFACE COUNT), or checks received frames until SIGTERM (blast
- * INTERFACE). A frame is torn if its two addresses differ. */
+/* blast INTERFACE COUNT sends frames at max rate. blast INTERFACE checks received frames until
+ * SIGTERM. A frame is torn if its two addresses differ. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <linux/if_packet.h>

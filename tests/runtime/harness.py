@@ -51,7 +51,7 @@ def config(name: str = "control", cookie: int = 7) -> p4r.ForwardingPipelineConf
 
 
 class LoopDriver:
-    """Stand-in for the packet-socket driver: frames pass the engine when the test says so."""
+    """Stand-in for the packet-socket driver. The test decides when frames pass the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -176,7 +176,7 @@ def entry(
     program_name: str = "control",
     **fields: Any,
 ) -> p4r.Entity:
-    """Return a TableEntry: matches by field name, parameters by name, other fields unchanged."""
+    """Return a TableEntry; fields to match and parameters are given by name."""
     program = info(program_name)
     meaning = named(program.tables, table)
     message = p4r.TableEntry(table_id=meaning.preamble.id, **fields)

@@ -1,4 +1,6 @@
-"""Tests with a real switch between veth pairs; test_switch.py gives each a network namespace.
+"""Tests with a real switch between veth pairs.
+
+test_switch.py runs each test in its own network namespace.
 
 python live.py SCENE FOLDER: exits with 0 if all assertions of the scene hold.
 """
@@ -27,7 +29,7 @@ STRESS = 300_000  # frames
 async def finsy(folder: Path) -> None:
     """finsy pushes the pipeline, fills tables, exchanges packets, and reads state.
 
-    Then it is killed.
+    Then the process that uses finsy is killed.
     """
     switch = Switch(folder)
     left, right = Host("p1"), Host("p2")
@@ -75,7 +77,7 @@ async def finsy(folder: Path) -> None:
 
 
 async def killed(folder: Path) -> None:
-    """A controller is killed. The switch forwards every frame, and accepts the next controller."""
+    """A controller is killed. The switch then forwards all frames and accepts a new controller."""
     switch = Switch(folder, p4info=True)
     left, right = Host("p1"), Host("p2")
     controller = subprocess.Popen(
@@ -170,8 +172,9 @@ async def control(folder: Path) -> None:
 
 
 async def stress(folder: Path) -> None:
-    """Tables are written while frames arrive at max rate: no frame misses an entry or sees half of
-    one.
+    """A controller writes tables while frames arrive at max rate.
+
+    No frame misses an entry or sees a part of one.
     """
     blast = str(build.program([Path(__file__).with_name("blast.c")]))
     switch = Switch(folder, p4info=True)

@@ -36,7 +36,10 @@ def counters(document: Document) -> None:
 
 
 def long_headers(document: Document, count: int = 1500) -> None:
-    """Return a stack of headers of 16 KB, which would need 24 MB of the stack of the data plane."""
+    """Return a program with a stack of 16-KB headers.
+
+    The data plane would need 24 MB of thread stack for it.
+    """
     kind = {"name": "big", "id": 900, "fields": [["x", "*"]], "max_length": 16384}
     document["header_types"].append(kind)
     names = [f"big[{i}]" for i in range(count)]
@@ -52,8 +55,9 @@ def long_headers(document: Document, count: int = 1500) -> None:
 
 
 def parser_chain(document: Document) -> None:
-    """Return 20,000 states without effect: cc needs a second, with the optimisation of large
-    programs.
+    """Return 20,000 states without effect.
+
+    cc needs a second for them, with the optimisation level for large programs.
     """
     parser = document["parsers"][0]
     last = {**parser["parse_states"][0], "name": "s0"}
@@ -90,7 +94,7 @@ def huge_json(document: Document) -> None:
 
 
 def huge_table(document: Document) -> None:
-    """Return a table that needs memory only when it has entries, and is accepted."""
+    """Return a table that needs memory only for entries. The switch accepts it."""
     for table in document["pipelines"][0]["tables"]:
         table["max_size"] = 2**32 - 1
 
@@ -135,7 +139,7 @@ async def push(stub: Any, program: bytes, action: int) -> tuple[grpc.StatusCode,
 
 
 async def hostile_programs(folder: Path) -> None:
-    """Each program is rejected in one line, while the running program forwards each frame."""
+    """The switch rejects each program in one line; the running program forwards each frame."""
     switch = Switch(folder, p4info=True)
     async with switch.controller() as sw:
         match = fy.Match(destination="02:00:00:00:00:03")
@@ -170,7 +174,7 @@ def mapped(switch: Switch) -> set[str]:
 
 
 async def many_programs(folder: Path) -> None:
-    """No replaced program stays mapped, except the first one, whose code the captures use."""
+    """No replaced program stays mapped, except the first program, whose code the captures use."""
     switch = Switch(folder, "--pcap", str(folder), p4info=True)
     left, right = Host("p1"), Host("p2")
     seen: set[str] = set()

@@ -14,7 +14,10 @@ from rig import CPU_PORT, DEADLINE_S, FORWARDED, FRAME, Host, Switch, ip, make_l
 
 
 async def full_disk(folder: Path) -> None:
-    """There is no room for captures, trace and counters: one line for each, and all frames pass."""
+    """The disk has no room for captures, trace and counters.
+
+    The switch prints one line for each of these, and forwards all frames.
+    """
     small = folder / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32k", "none", str(small)], check=True)
@@ -45,7 +48,7 @@ async def full_disk(folder: Path) -> None:
 
 
 async def many_ports(folder: Path) -> None:
-    """A switch with many ports and captures forwards from and to each of them."""
+    """A switch with many ports and captures forwards from and to each port."""
     count = int(os.environ.get("PORTS", "64"))
     numbers = [number for number in range(1, count + 1) if number != CPU_PORT]
     for number in numbers[2:]:
@@ -79,16 +82,14 @@ def to_port(number: int) -> fy.P4TableEntry:
 
 
 async def interfaces(folder: Path) -> None:
-    """Interfaces of the switch go down, are deleted and recreated; then frames flow again."""
+    """Interfaces of the switch go down, or are deleted and recreated; then frames flow again."""
     switch = Switch(folder, p4info=True, stderr=subprocess.PIPE)
     told: list[str] = []
     listener = threading.Thread(target=told.extend, args=(switch.process.stderr,), daemon=True)
     listener.start()
 
     def flows() -> None:
-        """Send a frame to v2 until it arrives at p2, which takes until the switch has seen the
-        change.
-        """
+        """Send frames to v2 until one arrives at p2; the switch may detect the change late."""
         left, right = Host("p1"), Host("p2")
         right.wait_at_most(0.05)
         deadline = time.monotonic() + DEADLINE_S

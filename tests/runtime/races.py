@@ -2,12 +2,12 @@
 
 python races.py [FUNCTION]: test_races.py runs it with libtsan preloaded, in its own namespaces.
 
-The process ends with status RACE if the threads of data plane and controller both access a word
-without a lock that orders them. A frame follows each call before the controller takes any lock
-again, so that a race occurs every time, not by chance.
+The process ends with status RACE if the threads of data plane and controller access the same word
+without a common lock. After each call, a frame passes before the controller takes a lock again. So
+a race occurs in each run, not only by chance.
 
-FUNCTION is a function of the engine's C code that is built without taking the lock. Then the
-process must end with RACE.
+FUNCTION is a function of the engine's C code. It is built so that it does not take the lock. Then
+the process must end with RACE.
 """
 
 import re
@@ -47,9 +47,7 @@ class Scene:
         self.driver.start()
 
     def pass_frame(self, frame: bytes = FRAME) -> None:
-        """Send a frame that must arrive, whatever was written before, because no entry is ever
-        lost.
-        """
+        """Send a frame that must arrive after any write, because no entry is ever lost."""
         left, right = self.hosts
         left.send(frame)
         assert right.receive()[14:] == frame[14:]
@@ -69,8 +67,9 @@ class Scene:
 
 
 def control_calls(scene: Scene) -> Iterator[Callable[[], object]]:
-    """Yield calls about tables of each kind, counters, registers, groups, links, queues, and the
-    counters of the switch.
+    """Yield calls that access tables of each kind, counters, registers, groups, links and queues.
+
+    They also read the counters of the switch.
     """
     engine = scene.engine
     stamp = {"port": b"\2", "first": b"\1", "between": b"\1", "second": b"\1"}
@@ -145,7 +144,10 @@ def other(number: int) -> p4r.Entity:
 
 
 def extras_calls(scene: Scene) -> Iterator[Callable[[], object]]:
-    """Yield calls about profiles, meters, digests, value sets, idle timeouts and clone sessions."""
+    """Yield calls that access profiles, meters, digests, value sets and clone sessions.
+
+    They also access idle timeouts.
+    """
     alone = "direct.implementation"
     target = to("direct", action_profile_member_id=1)
     balanced = to("balanced", action_profile_group_id=7)

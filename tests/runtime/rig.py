@@ -1,5 +1,6 @@
-"""A real switch between veth pairs, and the hosts at their other ends, in a namespace of the
-caller.
+"""A real switch between veth pairs, and the hosts at the other ends of the pairs.
+
+All are in a namespace of the caller.
 """
 
 import asyncio
@@ -123,7 +124,7 @@ class Flow:
         self._receiver.start()
 
     async def more(self, frames: int) -> None:
-        """Wait until this number of further frames was sent."""
+        """Wait until this number of additional frames was sent."""
         end = self.sent + frames
         while self.sent < end:
             await asyncio.sleep(0.01)

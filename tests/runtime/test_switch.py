@@ -1,4 +1,4 @@
-"""`minip4 switch` as a process: scenes between veth pairs, and one clear line for invalid input."""
+"""`minip4 switch` as a process: scenes between veth pairs, and errors of one line."""
 
 import copy
 import json

@@ -69,7 +69,7 @@ class Line:
         return engine
 
     def change(self, number: int, port: int, **link: float) -> None:
-        """Change the link of a switch's port from now on."""
+        """Change the link of a switch's port."""
         set_link(self.engines[number], LinkOptions(port, **link))  # type: ignore[arg-type]
         self.virtual.refresh(self.switches[number])
 

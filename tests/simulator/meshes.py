@@ -24,7 +24,7 @@ from minip4.simulator.virtual import FlowSpec, Partition, Virtual
 ROUTER = Path(__file__).parents[2] / "p4src" / "routing" / "router.p4"
 START_NS, LASTS_NS = 10**9, 15 * 10**6
 ROUTERS, CHORDS, UDP_FLOWS, TCP_FLOWS, PINGS = 10, 6, 12, 3, 10
-# host port, CPU port, and the router whose controller receives packets
+# the host port, the CPU port, and the router whose controller receives packets
 HOST_PORT, CPU_PORT, ASKED = 1, 510, 3
 LINKS = (
     {"delay_us": 2},
@@ -58,7 +58,7 @@ def mac(number: int) -> str:
 
 @dataclass
 class Mesh:
-    """Network that follows from a seed: a ring of routers with chords.
+    """A network that a seed determines: a ring of routers with chords.
 
     Each direction of a link has its own properties.
     """
@@ -121,9 +121,7 @@ class Mesh:
                 self.virtual.capture(switch, HOST_PORT + 1, what, path)
 
     def _route(self, router_: int) -> None:
-        """Set routes over the fewest routers to each host, and to the address behind the
-        controller.
-        """
+        """Set shortest routes to each host, and to the address behind the controller."""
         for target in range(ROUTERS):
             came_from = {target: target}
             for at in (reached := [target]):
@@ -175,7 +173,7 @@ class Mesh:
         )
 
     def run(self) -> Iterator[list[Partition]]:
-        """Run the whole network; check the partitions after each third."""
+        """Run the whole network. After each third of the time, check the partitions."""
         for third in (1, 2, 3):
             until_ns = START_NS + third * LASTS_NS // 3
             # few events per phase, so that threads are used even on a loaded machine

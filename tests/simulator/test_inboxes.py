@@ -1,4 +1,4 @@
-"""Inboxes of applications in a virtual network: all packets arrive, unchanged, and once."""
+"""Inboxes of applications in a virtual network: each packet arrives once and unchanged."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,9 +52,9 @@ def pair() -> Iterator[Pair]:
 
 
 def test_datagrams_stop_the_run_once_and_are_all_there(pair: Pair) -> None:
-    """The datagrams have all lengths and exceed the initial size of the inbox.
+    """The datagrams have all lengths, and in total they exceed the initial size of the inbox.
 
-    None is delivered twice.
+    No datagram is delivered twice.
     """
     inbox = pair.inboxes.open_udp(pair.h2, TO[2])
     for first in (0, 700):
@@ -72,7 +72,7 @@ def test_datagrams_stop_the_run_once_and_are_all_there(pair: Pair) -> None:
 
 
 def test_a_datagram_is_as_scapy_would_make_it(pair: Pair) -> None:
-    """Datagrams of any length, including those whose checksum would be zero (RFC 768)."""
+    """The datagrams have any length. The checksum of some would be zero (RFC 768)."""
     frames = pair.inboxes.open_frames(pair.h2)
     head = Ether(src=MAC[0], dst=MAC[1]) / IP(src=ADDRESS[0], dst=ADDRESS[1], id=0, flags="DF")
     head /= UDP(sport=6001, dport=5007)

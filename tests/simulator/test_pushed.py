@@ -15,7 +15,7 @@ DELAY_US = 10_000
 
 
 def through(stack: int, *, digests: bool = False) -> Engine:
-    """Build a program from port 1 to 2 and back.
+    """Build a program that forwards from port 1 to 2 and back.
 
     A parsed packet has `stack` headers of 256 bytes, all in use. With `digests`, it sends a digest
     of each packet.
@@ -97,8 +97,10 @@ def test_programs_are_pushed_again_and_again_each_longer_and_shorter() -> None:
 def test_packets_outside_the_first_partition_are_reported(
     is_pushed: bool, outside: int, ways: int
 ) -> None:
-    """A program with digests or an application was installed there while a run on two threads was
-    paused. The report is soon, because partitions differ by at most the delay of the link.
+    """A program with digests, or an application, is installed outside the first partition.
+
+    A run on two threads is paused at this time. The report comes soon, because the times of
+    partitions differ by at most the delay of the link.
     """
     plain, digesting = through(1), through(1, digests=True)
     net = Net(plain, threads=2)
@@ -125,7 +127,7 @@ def test_packets_outside_the_first_partition_are_reported(
 
 
 def test_messages_of_switches_remain_after_a_new_partition() -> None:
-    """The message waits in the first partition, which keeps it."""
+    """The message waits in the first partition, and stays there."""
     plain, digesting = through(1), through(1, digests=True)
     net = Net(plain, threads=2)
     for side, nodes in enumerate(zip(net.hosts, net.switches, strict=True)):

@@ -1,6 +1,6 @@
 """TCP of virtual hosts.
 
-Data stay intact whatever happens to segments, and goodput follows theory.
+Data stay intact even if segments are lost or changed, and goodput follows theory.
 """
 
 import hashlib
@@ -139,7 +139,7 @@ def test_losses_without_duplicate_acks_are_retransmitted(
 ) -> None:
     """A probe is sent after two RTTs (RFC 8985, 7).
 
-    A timeout occurs after one RTT and 200 ms (RFC 6298).
+    A timeout occurs one RTT and 200 ms after the transmission (RFC 6298).
     """
     line = Line({"delay_us": 10_000})
     flow = line.tcp(15 * SEGMENT)  # ten segments at 10 ms, and five at 20 ms
@@ -167,7 +167,7 @@ def test_a_lone_segment_that_is_lost_does_not_close_the_window() -> None:
 
 
 def test_a_pause_of_the_application_is_no_stall() -> None:
-    """The chunks are 11.6 s apart; the second one is lost and sent again."""
+    """The chunks are 11.6 s apart. The second chunk is lost and retransmitted."""
     line = Line({})
     flow = line.tcp(2 * SEGMENT, rate_bps=1000.0)
     line.run(11)
@@ -180,7 +180,7 @@ def test_a_pause_of_the_application_is_no_stall() -> None:
 
 
 def test_a_goodbye_after_a_long_flow_may_be_lost() -> None:
-    """The end that only receives has sent no data that were acknowledged since the handshake."""
+    """The receiving end has sent no data, so it got no acknowledgements after the handshake."""
     line = Line({"rate_bps": 10**6}, back={})
     flow = line.tcp(0, duration_ns=12 * 10**9, rate_bps=1e5)
     line.run(11.999)
@@ -228,8 +228,9 @@ def test_progress_has_a_sample_every_ten_milliseconds() -> None:
 
 
 def test_half_of_the_segments_are_acknowledged_by_themselves() -> None:
-    """RFC 5681, 4.2: one ACK per two segments, except for the first ones, so that slow start does
-    not wait
+    """The receiver sends one ACK per two segments (RFC 5681, 4.2).
+
+    The first segments get an ACK each, so that slow start does not wait.
     """
     line = Line({"rate_bps": 10**7, "delay_us": 1000, "queue_packets": 1000})
     finished(line, line.tcp(1000 * SEGMENT))
@@ -282,7 +283,7 @@ COMPLAINTS = (
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 @pytest.mark.parametrize("kind", KINDS)
 def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
-    """At the sender, tshark checks checksums, options, and that only sent data are acknowledged."""
+    """tshark checks the capture of the sender: checksums, options, and ACKs only for sent data."""
     loses = {"loss_probability": 0.02}
     line = Line({**SLOW, **loses}, back=loses, captures=tmp_path)
     result = finished(line, line.tcp(300_000, kind, ecn=True))
@@ -305,7 +306,10 @@ def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_window_that_seems_closed_is_probed() -> None:
-    """This happens after a forged response to the SYN, which is the only segment with a window."""
+    """After a forged response to the SYN, the window seems closed.
+
+    This response is the only segment with a window.
+    """
     line = Line({"delay_us": 1000}, {"delay_us": 0})
     answer = Ether(src=MAC[1], dst=MAC[0]) / IP(src=ADDRESS[1], dst=ADDRESS[0]) / TCP(
         sport=5001, dport=49152, flags="SA", seq=77, ack=2**32 - 4999, window=0,
@@ -320,7 +324,7 @@ def test_a_window_that_seems_closed_is_probed() -> None:
 
 
 def odd_segment(rng: random.Random, forward: bool, isn: tuple[int, int]) -> bytes:
-    """Return a segment of the connection, near the sent data or anywhere.
+    """Return a segment of the connection, whose data are near the sent data or anywhere.
 
     The checksum is mostly right.
     """
@@ -344,7 +348,7 @@ def odd_segment(rng: random.Random, forward: bool, isn: tuple[int, int]) -> byte
 
 
 def test_an_ece_ack_between_two_writes_does_not_stop_the_flow() -> None:
-    """The segment is an ACK of no new data, with ECE, while no data are in flight."""
+    """The segment has ECE and acknowledges no new data, and no data are in flight."""
     line = Line({})
     flow = line.tcp(3 * SEGMENT, rate_bps=1e6, ecn=True)
     segment = TCP(sport=5001, dport=49152, seq=78, ack=(2**32 - 5000 + 1 + SEGMENT) % 2**32,
@@ -357,7 +361,10 @@ def test_an_ece_ack_between_two_writes_does_not_stop_the_flow() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_hostile_segments_break_nothing(seed: int) -> None:
-    """They may end a connection, as with a kernel, but not the run, and counters stay correct."""
+    """Such segments may end a connection, as in a kernel, but not the run.
+
+    Counters stay correct.
+    """
     rng, isn, count = random.Random(seed), (2**32 - 5000, 77), 400
     line = Line({"rate_bps": 10**7, "delay_us": 1000, "loss_probability": 0.01})
     flow = line.tcp(200_000, "cubic")

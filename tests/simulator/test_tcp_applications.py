@@ -1,4 +1,4 @@
-"""Applications over TCP in virtual time: requests and responses, off periods, and their theory."""
+"""TCP applications in virtual time: requests and off periods, compared with theory."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def conversation(line: Line, requests: int, asked: int, answer: int, **more: obj
     [(1, 1), (10 * SEGMENT, 1), (11 * SEGMENT, 2), (30 * SEGMENT, 2), (31 * SEGMENT, 3)],
 )
 def test_an_answer_takes_the_round_trips_of_slow_start(answer: int, rounds: int) -> None:
-    """The window is 10 segments, and doubles after each RTT (RFC 6928, RFC 5681)."""
+    """The window has 10 segments, and doubles after each RTT (RFC 6928, RFC 5681)."""
     line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
     (only,) = conversation(line, 1, 100, answer).answers.tolist()
     assert only[0] == START_NS + RTT_NS  # at the end of the handshake
@@ -76,7 +76,7 @@ def test_a_flow_is_silent_in_turns() -> None:
 
 
 def test_as_much_as_goes_in_each_turn() -> None:
-    """The data in the buffer when the off period begins are still sent."""
+    """When an off period begins, the data in the buffer are still sent."""
     line = Line({"rate_bps": 10**7, "queue_packets": 20})
     number = line.tcp(duration_ns=2 * 10**9, on_ns=10**8, off_ns=9 * 10**8)
     line.run()
@@ -90,7 +90,10 @@ def test_as_much_as_goes_in_each_turn() -> None:
 
 
 def test_after_a_silence_the_window_is_the_first_again() -> None:
-    """RFC 5681, 4.1: the window is halved for each timeout, of about 0.2 s, of the idle time."""
+    """For each timeout of about 0.2 s that fits in the idle time, the window is halved.
+
+    See RFC 5681, 4.1.
+    """
     line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
     number = line.tcp(duration_ns=3 * 10**9, on_ns=10**9, off_ns=10**9, rate_bps=5e7)
     line.run()
@@ -103,8 +106,10 @@ def test_after_a_silence_the_window_is_the_first_again() -> None:
 
 
 def window_before_and_after_a_lost_tail(kind: str) -> tuple[int, int]:
-    """Return the window before and after: of the last but one of several requests of 20 segments,
-    the second link loses the last segment.
+    """Return the window before and after a lost tail.
+
+    Each request has 20 segments. The second link loses the last segment of the last request but
+    one.
     """
     line = Line({"rate_bps": 10**7}, {"delay_us": 1000}, back={"delay_us": 1000})
     requests, asked = 100, 20 * SEGMENT
@@ -131,7 +136,7 @@ def window_before_and_after_a_lost_tail(kind: str) -> tuple[int, int]:
 
 
 def test_a_probe_of_a_late_segment_does_not_reduce_the_window() -> None:
-    """RFC 8985, 7.4: the receiver reports a duplicate after the ACK of the first copy."""
+    """The receiver reports a duplicate after the ACK of the first copy (RFC 8985, 7.4)."""
     line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
     number = line.tcp(30 * 5 * SEGMENT, request_bytes=5 * SEGMENT, response_bytes=1,
                       think_ns=10**8)  # fmt: skip
@@ -148,7 +153,7 @@ def test_a_probe_of_a_late_segment_does_not_reduce_the_window() -> None:
 
 @pytest.mark.parametrize("kind", ["reno", "dctcp"])
 def test_a_loss_that_a_probe_repairs_halves_the_window(kind: str) -> None:
-    """With DCTCP, too, whatever fraction of packets was marked (RFC 8257, 3.5)."""
+    """DCTCP halves the window, too, for any fraction of marked packets (RFC 8257, 3.5)."""
     before, after = window_before_and_after_a_lost_tail(kind)
     assert before >= 20
     assert 0.45 * before <= after <= 0.6 * before

@@ -1,4 +1,4 @@
-"""CUBIC's window after a loss and after an idle period, second by second: RFC 9438, and Linux."""
+"""CUBIC's window in each second after a loss or an idle period, as in RFC 9438 and Linux."""
 
 import numpy as np
 import pytest
@@ -26,10 +26,10 @@ def windows(lost_from_s: float, lost_s: float, until_s: float) -> Trace:
 
 
 def test_after_a_loss_the_window_is_on_the_curve() -> None:
-    """W_cubic of RFC 9438, 4.2.
+    """The curve is W_cubic of RFC 9438, 4.2.
 
-    The curve also holds after its plateau, where no ACK changes the window. Therefore the window is
-    recomputed by the clock (in Linux every HZ / 32).
+    The window also follows the curve after the plateau, where no ACK changes the window. For this,
+    the window is recomputed at regular times (in Linux every HZ / 32).
     """
     time_s, window = windows(0.352, 0.001, 15)
     at = int(np.argmin(np.where(time_s < 0.45, np.inf, window)))
@@ -43,7 +43,7 @@ def test_after_a_loss_the_window_is_on_the_curve() -> None:
 def test_after_a_silence_the_window_grows_by_a_twentieth_a_round_trip() -> None:
     """The earlier epoch does not count (RFC 9438, 4.8).
 
-    Without a loss so far, Linux lets the window grow by at least this much.
+    Linux lets the window grow by at least this much if no loss has occurred yet.
     """
     time_s, window = windows(0.3, 1.5, 3.7)
     began = int(np.searchsorted(time_s, 2.7))

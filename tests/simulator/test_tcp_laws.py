@@ -1,4 +1,4 @@
-"""Goodput of TCP on virtual hosts: on a full link, with random losses, and with ECN marks."""
+"""Goodput of TCP on virtual hosts: on a busy link, with random losses, and with ECN marks."""
 
 from math import sqrt
 
@@ -19,9 +19,11 @@ def test_goodput_of_a_full_link_is_its_rate_without_headers(kind: str) -> None:
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 1, 2])
 def test_a_queue_fills_the_link_as_its_size_lets_it(share: float) -> None:
-    """Reno's window grows from half of the capacity of link and queue to all of it, by one segment
-    per RTT. If the window fits on the link, an RTT takes the delay and the time of the segments
-    before the last one. A larger window takes as long as its transmission.
+    """Reno's window grows by one segment per RTT.
+
+    It starts at half of the capacity of link and queue, and ends at the whole capacity. If the
+    window fits on the link, an RTT takes the delay plus the transmission time of all segments but
+    one. The RTT of a larger window is the transmission time of the window.
     """
     rate_bps, delay_us = 20_000_000, 30_000
     link = rate_bps * delay_us / 1e6 / 8 / FRAME + 1
@@ -35,8 +37,10 @@ def test_a_queue_fills_the_link_as_its_size_lets_it(share: float) -> None:
 
 
 def mean_window(probability: float) -> float:
-    """Return the mean window of Reno if each segment is lost with this probability, in whole
-    segments. An RTT with a loss halves the window, and any other RTT increases it by one.
+    """Return the mean window of Reno in segments, if each segment is lost with this probability.
+
+    The window is a whole number. An RTT with a loss halves the window. Any other RTT increases it
+    by one.
     """
     windows = np.arange(300)
     is_whole = (1 - probability) ** windows
@@ -51,7 +55,7 @@ def mean_window(probability: float) -> float:
 
 @pytest.mark.parametrize("probability", [0.001, 0.005, 0.02])
 def test_reno_follows_the_square_root_law_with_random_loss(probability: float) -> None:
-    """For small p, this is 1.31 / sqrt(p) segments per RTT (Ott, Kemperman, Mathis)."""
+    """For small p, the goodput is 1.31 / sqrt(p) segments per RTT (Ott, Kemperman, Mathis)."""
     assert mean_window(1e-3) == pytest.approx(1.31 / sqrt(1e-3), rel=0.02)
     line = Line({"delay_us": 20_000, "loss_probability": probability})
     result = finished(line, line.tcp(duration_ns=400 * 10**9), 500)
@@ -66,9 +70,9 @@ def test_reno_follows_the_square_root_law_with_random_loss(probability: float) -
 
 @pytest.mark.parametrize("probability", [0.005, 0.01])
 def test_cubic_with_random_loss_agrees_with_the_kernel(probability: float) -> None:
-    """The value was measured: docs/how-to/virtual-time.md.
+    """The value of the kernel was measured, see docs/reference/tcp.md.
 
-    With the faster end of RFC 9438, it would be a fifth higher.
+    If the Reno-friendly window grew as fast as in RFC 9438, the value would be a fifth higher.
     """
     line = Line({"delay_us": 20_000, "rate_bps": 10**8, "loss_probability": probability})
     result = finished(line, line.tcp(0, "cubic", duration_ns=400 * 10**9), 500)
@@ -119,8 +123,9 @@ def test_flows_with_ecn_lose_no_packets(kind: str) -> None:
 
 
 def test_dctcp_keeps_the_window_at_the_mark() -> None:
-    """RFC 8257: the reduction is proportional to the fraction of marked packets, so the queue is
-    nearly constant.
+    """The reduction is proportional to the fraction of marked packets (RFC 8257).
+
+    So the queue is nearly constant.
     """
     spread = {}
     for kind in ("reno", "dctcp"):

@@ -54,7 +54,7 @@ def opened(folder: Path, offered: tuple[str, ...]) -> tuple[Line, int]:
 def test_options_that_the_peer_did_not_offer_are_not_sent(
     offered: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Out-of-order data are reported by SACK; the window is scaled, or 65,535 bytes."""
+    """Out-of-order data are reported by SACK. The window is scaled, or it is 65,535 bytes."""
     line, _ = opened(tmp_path, offered)
     for after_ms, ahead in ((15, 10), (16, 70_000)):
         send(line, 1, after_ms, 10, flags="A", seq=PEER_ISN + 1 + ahead, ack=ISN + 1, window=65535)
@@ -97,7 +97,7 @@ def test_an_unacceptable_acknowledgement_in_syn_sent_is_answered_with_a_reset(
 ) -> None:
     """The response is <SEQ=SEG.ACK><CTL=RST>, unless the segment is a reset.
 
-    The connection is opened nevertheless.
+    The connection opens nevertheless.
     """
     line = Line({"delay_us": 10_000}, captures=tmp_path)
     flow = line.tcp(1000)
@@ -111,7 +111,7 @@ def test_an_unacceptable_acknowledgement_in_syn_sent_is_answered_with_a_reset(
 def test_an_unacceptable_acknowledgement_in_syn_received_is_answered_with_a_reset(
     tmp_path: Path,
 ) -> None:
-    """h1 itself would reject the SYN, ACK if it arrived."""
+    """The SYN, ACK to h1 must not arrive, because h1 would reject it."""
     line = Line({}, back=NOTHING_ARRIVES, captures=tmp_path)
     line.tcp(1000, start_ns=START_NS + 2 * 10**9)
     send(line, 0, 1, flags="S", seq=5)
@@ -123,8 +123,9 @@ def test_an_unacceptable_acknowledgement_in_syn_received_is_answered_with_a_rese
 
 
 def simultaneous(folder: Path, flags: str, seq: int) -> TcpResult:
-    """Open simultaneously: h1 receives a SYN instead of a response to its own SYN, and then the
-    rest.
+    """Open a connection simultaneously.
+
+    h1 receives a SYN instead of a response to its own SYN, and then the rest.
     """
     line = Line(NOTHING_ARRIVES, captures=folder)
     flow = line.tcp(1000)
@@ -165,7 +166,7 @@ def test_a_reset_in_syn_received_fails_an_active_open(tmp_path: Path) -> None:
 def test_the_acknowledgement_of_a_segment_outside_the_window_is_not_processed(
     ahead: int, data: int, is_taken: bool, tmp_path: Path
 ) -> None:
-    """The peer gets an ACK with the expected sequence number; its own ACK is ignored."""
+    """The peer gets an ACK with the expected sequence number. The peer's own ACK is ignored."""
     line, flow = opened(tmp_path, ())
     send(line, 1, 12, 10, flags="A", seq=PEER_ISN + 1, ack=ISN + 1, window=65535)
     line.run(0.013)

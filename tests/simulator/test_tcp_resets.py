@@ -1,5 +1,6 @@
-"""RST at virtual hosts: segments that hosts reject (RFC 9293, 3.10.7), and resets that end
-connections (RFC 5961, 3).
+"""RST at virtual hosts: segments that hosts reject, and resets that end connections.
+
+See RFC 9293, 3.10.7, and RFC 5961, 3.
 """
 
 from pathlib import Path
@@ -92,7 +93,7 @@ def test_a_reset_ends_an_active_open_only_if_it_acknowledges_the_syn(
     ids=["next", "near", "in the window", "beyond", "before"],
 )
 def test_only_a_reset_that_is_next_ends_a_connection(ahead: int, ends: bool, told: int) -> None:
-    """For a reset with a sequence number nearby, the peer gets one challenge ACK."""
+    """After a reset with a sequence number nearby, the peer gets one challenge ACK."""
     line = Line({})
     flow = line.tcp(3 * SEGMENT, rate_bps=1e6)  # a segment every 11.6 ms
     line.run(0.014)
@@ -120,7 +121,7 @@ def test_a_sender_gets_a_reset_from_an_end_that_was_reset() -> None:
 
 
 def test_a_reset_in_syn_received_returns_a_server_to_listen(tmp_path: Path) -> None:
-    """The listening end does not repeat its lost SYN, ACK by itself, but only for another SYN."""
+    """The listening end does not repeat its lost SYN, ACK by itself. Another SYN makes it do so."""
     line = Line({}, back={"loss_probability": 1.0}, captures=tmp_path)
     flow = line.tcp(1000)
     send(line, 0, 1, flags="R", seq=ISN + 1)

@@ -39,7 +39,7 @@ def sent(folder: Path) -> list[Sent]:
 
 
 def waits_for_the_second_segment(folder: Path, *, has_timestamps: bool) -> list[float]:
-    """Return the times between the copies of a segment, after another one timed out three times.
+    """Return the times between copies of a segment, after another segment timed out three times.
 
     The copies of the first segment are sent at 10, 220 (a tail loss probe), 430, 850 and 1690 ms,
     and all are lost. Then an ACK is injected; with timestamps, it refers to the last copy.
@@ -63,9 +63,9 @@ def waits_for_the_second_segment(folder: Path, *, has_timestamps: bool) -> list[
 
 
 def test_the_backoff_stays_until_a_round_trip_is_measured(tmp_path: Path) -> None:
-    """Karn: a retransmission gives no RTT sample.
+    """A retransmission gives no RTT sample (Karn's algorithm).
 
-    The timeout is 210 ms, doubled three times, then four times.
+    The timeout is 210 ms. It is first doubled three times, and then four times.
     """
     waits_s = waits_for_the_second_segment(tmp_path, has_timestamps=False)
     assert waits_s[1:] == pytest.approx([1.68, 3.36], abs=1e-3)
@@ -82,7 +82,7 @@ def test_a_timestamp_tells_the_round_trip_of_a_retransmission(tmp_path: Path) ->
 
 
 def test_after_a_syn_that_was_sent_again_the_timeout_is_three_seconds(tmp_path: Path) -> None:
-    """RFC 6298, 5.7: without timestamps, nothing shows which SYN was answered."""
+    """Without timestamps, nothing shows which copy of the SYN was answered (RFC 6298, 5.7)."""
     line = Line(NOTHING_ARRIVES, captures=tmp_path)
     line.tcp(1000)
     send(line, 1, 1500, flags="SA", seq=PEER_ISN, ack=ISN + 1, window=65535, options=MSS_AND_SACK)
@@ -96,7 +96,7 @@ def test_after_a_syn_that_was_sent_again_the_timeout_is_three_seconds(tmp_path: 
 
 
 def test_a_spurious_timeout_is_undone() -> None:
-    """All ACKs are 600 ms late. No data were lost, and no window shrinks."""
+    """All ACKs are 600 ms late. No data are lost, and the window does not shrink."""
     line = Line({"rate_bps": 10**7, "delay_us": 10_000, "queue_packets": 100},
                 back={"delay_us": 10_000})  # fmt: skip
     flow = line.tcp(3_000_000, "cubic")
@@ -178,7 +178,10 @@ def test_a_peer_without_sack_tells_of_losses_by_duplicates(
 
 
 def test_window_probes_are_not_ecn_capable(tmp_path: Path) -> None:
-    """RFC 3168, 6.1.6: neither the probe nor its copies are ECN-capable; all other new data are."""
+    """Neither the probe nor its copies are ECN-capable (RFC 3168, 6.1.6).
+
+    All other new data are ECN-capable.
+    """
     line = Line(NOTHING_ARRIVES, captures=tmp_path)
     line.tcp(5000, ecn=True)
     send(line, 1, 10, flags="SAE", seq=PEER_ISN, ack=ISN + 1, window=0, options=MSS_AND_SACK)

@@ -1,4 +1,4 @@
-"""Threads of a network do not access data of other threads, and violations are detected."""
+"""Threads of a network do not access data of other threads; the test detects violations."""
 
 import os
 import subprocess

@@ -39,7 +39,7 @@ def test_results_do_not_depend_on_threads(seed: int, is_stopped: bool, tmp_path:
 
 
 def test_results_do_not_depend_on_cores() -> None:
-    """Threads on one core wait for each other, so parallel runs end early."""
+    """Threads that share a core wait for each other, so parallel runs end early."""
     expected, _ = outcome(Mesh(1, is_stopped=False))
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
@@ -54,8 +54,9 @@ def test_results_do_not_depend_on_cores() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_applications_get_simultaneous_frames_in_sending_order(threads: int) -> None:
-    """All messages are simultaneous, also of hosts that were in different partitions before they
-    had inboxes.
+    """All messages are simultaneous.
+
+    Before the hosts had inboxes, some were in different partitions.
     """
     senders = [7, 2, 9, 0, 5]
     mesh = Mesh(3, threads, placing=1, is_stopped=False)
@@ -72,7 +73,7 @@ def test_applications_get_simultaneous_frames_in_sending_order(threads: int) -> 
 
 
 def test_a_link_that_becomes_shorter_holds_its_partition_back() -> None:
-    """Its frames arrive in time, although both partitions had more lookahead before."""
+    """The frames of the link arrive in time, although both partitions had more lookahead before."""
 
     def received(threads: int) -> bytes:
         delay = {"delay_us": 100}
@@ -143,8 +144,9 @@ def test_packets_go_back_to_where_they_came_from(payload: int) -> None:
 
 
 class Pace:
-    """The choice between parallel and sequential runs, for runs of 10,000 events that take 1,000 us
-    sequentially.
+    """The choice between parallel and sequential runs.
+
+    Each run has 10,000 events, which take 1,000 us sequentially.
     """
 
     def __init__(self) -> None:
@@ -188,7 +190,7 @@ def test_at_once_is_taken_up_again_soon_however_long_it_was_best() -> None:
 
 
 def test_a_core_that_others_use_half_the_time_leads_to_turns() -> None:
-    """Three of four parallel runs are slow, so the fastest one is not representative."""
+    """Three of four parallel runs are slow, so the fastest run is not representative."""
     pace, cost_us, in_turn_us = Pace(), 0, 0
     for run in range(1000):
         at_once_us = 600 if run % 4 == 0 else 3000

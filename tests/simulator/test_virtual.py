@@ -1,6 +1,4 @@
-"""The virtual network: exact to the nanosecond, reproducible, and in agreement with queueing
-theory.
-"""
+"""The virtual network is exact to the nanosecond, reproducible, and agrees with queueing theory."""
 
 import ctypes
 import hashlib
@@ -126,7 +124,7 @@ def test_another_engine_may_take_over() -> None:
 
 
 def test_frames_in_a_link_are_known() -> None:
-    """This holds while the settings of the link change, and when the link is removed."""
+    """They are also known while the settings of the link change, and when the link is removed."""
     line = Line({"delay_us": 100})
     flow = line.flow(10, rate_pps=1e6)
     line.run(2.5e-6)
@@ -285,7 +283,7 @@ def test_ports_are_free_again_after_a_flow() -> None:
     ids=["partitions", "run", "a flow", "an inbox", "a connection"],
 )
 def test_a_network_that_has_ended_is_not_asked(ask: Callable[[Virtual], object]) -> None:
-    """Its memory may belong to other data."""
+    """The memory of the network may belong to other data."""
     line = Line({})
     line.virtual.close()
     with pytest.raises(EngineError, match="the network is closed; use it inside its `with` block"):

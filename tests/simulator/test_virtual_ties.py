@@ -1,4 +1,4 @@
-"""Order of simultaneous events in virtual time: see docs/how-to/virtual-time.md."""
+"""Order of simultaneous events in virtual time, see docs/how-to/virtual-time.md."""
 
 from typing import Any
 

@@ -3,8 +3,8 @@
 python thread_races.py [broken]: test_threads.py runs it with libtsan preloaded.
 
 The process ends with status RACE if the threads of two partitions access a word in no defined
-order. With "broken", the C code sends frames to other partitions as to its own. Then the process
-must end with RACE.
+order. With "broken", the C code sends a frame to another partition as if it were its own partition.
+Then the process must end with RACE.
 """
 
 import shutil
@@ -21,9 +21,7 @@ OWN = "wire->partition == p->number"
 
 
 def without_channels(folder: Path) -> None:
-    """Build the event queue from a copy of the C code that treats all nodes as nodes of the same
-    partition.
-    """
+    """Build the event queue from a copy of the C code, which treats all nodes as one partition."""
     shutil.copytree(virtual.C_FOLDER, folder, dirs_exist_ok=True)
     text = (folder / "loop.c").read_text()
     assert text.count(OWN) == 1

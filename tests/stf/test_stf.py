@@ -1,4 +1,4 @@
-"""STF scripts and `minip4 test`: scripts that pass, scripts that fail, and their messages."""
+"""STF scripts and `minip4 test`: scripts that pass, and the messages of scripts that fail."""
 
 import time
 from pathlib import Path

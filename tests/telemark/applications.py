@@ -15,14 +15,14 @@ BROADCAST = b"\xff" * 6
 
 
 async def until_left(net: Network, run: Run, near: str, far: str, count: int) -> None:
-    """Return when this number of frames has left a switch for a host, even on a loaded machine."""
+    """Wait until a switch has sent this number of frames to a host, even on a loaded machine."""
     port = str(net.port(near, far))
     while net.switch(near).read_counters()["ports"][port]["transmitted_packets"] < count:
         await run.clock.sleep_until(run.clock.now_ns() + 1_000_000)
 
 
 class Counter(Application):
-    """Counts and stores datagrams, as a collector of reports would."""
+    """Counts and stores datagrams, as a collector of reports does."""
 
     def __init__(self, port: int, hold_us: float = 0) -> None:
         self.port = port
@@ -43,7 +43,7 @@ class Counter(Application):
 
 
 class Echo(Counter):
-    """Returns each datagram reversed, with the same marks."""
+    """Returns each datagram with its bytes reversed and with the same DSCP and ECN bits."""
 
     def on_datagrams(self, datagrams: Datagrams) -> None:
         super().on_datagrams(datagrams)
@@ -104,7 +104,7 @@ class Card(Application):
 
 
 class Crafter(Application):
-    """Sends unmodified frames at a given time, from a host that keeps its IP stack."""
+    """Sends unmodified frames at a given time; the IP stack of its host stays active."""
 
     def __init__(self, time_ns: int, frames: list[bytes]) -> None:
         self.time_ns = time_ns

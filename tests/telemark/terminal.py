@@ -14,7 +14,7 @@ PROMPT = b"mininet> "
 
 
 class Terminal:
-    """An experiment with --interactive, behind a terminal, with its results in `folder`/out."""
+    """An experiment with --interactive in a terminal. Its results are in `folder`/out."""
 
     def __init__(self, folder: Path, script: str) -> None:
         self.pid, self._terminal = pty.fork()
@@ -26,7 +26,7 @@ class Terminal:
         self.until(PROMPT)
 
     def until(self, words: bytes, timeout_s: float = 300.0) -> str:
-        """Return the output up to `words`."""
+        """Wait for `words`; return the output up to these words."""
         seen = b""
         deadline = time.monotonic() + timeout_s
         while words not in seen:

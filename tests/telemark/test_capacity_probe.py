@@ -1,6 +1,6 @@
 """The probe selects half of the highest sustained rates and reports them.
 
-Too low rates are an error.
+Rates that are too low cause an error.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ FLOW = Flow(1, "h1", "h2", rate_pps=1000, count=5000)
 class Bmv2:
     """A network of one bmv2.
 
-    For traffic, it returns the number of dropped frames and the waiting time in us.
+    A function gives the number of dropped frames and the waiting time (us) for traffic.
     """
 
     def __init__(self, outcome: Callable[[float], tuple[int, int]]) -> None:
@@ -121,8 +121,9 @@ def test_a_network_that_bears_nothing_is_refused_in_one_line(
 def test_what_is_still_on_its_way_is_not_dropped_and_does_not_meet_the_next_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise, they would reach closed ports in the next trial, and the kernel would report that
-    to the new senders.
+    """Otherwise, these packets would reach closed ports in the next trial.
+
+    The kernel would report this to the new senders.
     """
     net = Bmv2(lambda rate: (0, 1))
     run_probe(net, tmp_path, monkeypatch)

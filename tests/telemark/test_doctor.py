@@ -1,4 +1,4 @@
-"""telemark doctor: installed and missing dependencies, and which experiments can run."""
+"""telemark doctor shows installed and missing dependencies, and which experiments can run."""
 
 import argparse
 import sys
@@ -22,7 +22,7 @@ def programs(folder: Path, *names: str) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder on PATH, with all programs that experiments need."""
+    """The only folder on PATH. It has all programs that experiments need."""
     programs(tmp_path, "unshare", "mnexec", "cc")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "200")

@@ -1,4 +1,4 @@
-"""A network of two hosts and two switches: traffic, ground truth and accounting, and errors."""
+"""A network of two hosts and two switches: its traffic, ground truth, accounting and errors."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""Programs and macros per switch in real and virtual time, and invalid ones."""
+"""Programs and macros per switch, in real and virtual time; invalid programs and macros."""
 
 import json
 import shutil
@@ -105,7 +105,7 @@ def test_a_run_s_networks_share_what_is_compiled(
 ) -> None:
     """A program is compiled, reported and hashed once for all networks of a run.
 
-    With other macros it is a different program.
+    With other macros, the file counts as a different program.
     """
     program = tmp_path / "wire.p4"
     program.write_text(WIRE.read_text() + "const bit<8> wide = 8w256;\n")

@@ -20,7 +20,7 @@ COMPILED: dict[Source, CompiledProgram] = {}
 
 
 class Pair(Topo):
-    """h1 - s1 - s2 - h2; the properties are those of the link between the switches."""
+    """h1 - s1 - s2 - h2; the properties are for the link between the switches."""
 
     def build(self, **link: float) -> None:
         s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")

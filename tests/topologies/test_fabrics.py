@@ -1,6 +1,6 @@
 """Fat trees and rings.
 
-Every host reaches every other host by shortest paths, and by all of them.
+Every host reaches every other host by shortest paths. Flows use all shortest paths.
 """
 
 from collections import Counter

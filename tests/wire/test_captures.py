@@ -1,4 +1,4 @@
-"""Captures: no byte beyond a buffer, and no write into a buffer that the writer still saves."""
+"""Captures: no access beyond a buffer, and no write into a buffer that the writer still saves."""
 
 import ctypes
 import os
@@ -55,7 +55,10 @@ def frames(data: bytes) -> list[tuple[int, int]]:
 def test_a_record_that_the_buffer_has_no_room_for_goes_into_the_other_one(
     captures: Captures, last: int, tmp_path: Path
 ) -> None:
-    """This includes its header; test_sanitized.py detects a byte beyond the buffer."""
+    """The header of the record is in the other buffer, too.
+
+    test_sanitized.py detects a byte beyond the buffer.
+    """
     lengths = [*RECORDS * [1500], last, 60]
     capture = captures.open(tmp_path / "pcap")
     for number, length in enumerate(lengths):
@@ -67,7 +70,7 @@ def test_a_record_that_the_buffer_has_no_room_for_goes_into_the_other_one(
 def test_a_flush_does_not_change_a_buffer_that_is_being_written(
     captures: Captures, tmp_path: Path
 ) -> None:
-    """The file is a pipe without a reader, so the writer blocks within a buffer."""
+    """The file is a pipe without a reader, so the writer blocks before it has saved a buffer."""
     os.mkfifo(tmp_path / "pipe")
     end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     capture = captures.open(tmp_path / "pipe")

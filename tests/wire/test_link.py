@@ -162,8 +162,9 @@ def test_loss_follows_the_binomial_law(make_link: Links, loss: float) -> None:
 
 
 def test_losses_grow_with_probability(make_link: Links) -> None:
-    """With the same seed and a higher loss, the same frames and others are lost, so that runs can
-    be compared.
+    """With the same seed and a higher loss, the link loses the same frames and additional ones.
+
+    So runs can be compared.
     """
     few, many = (set(lost_frames(make_link(loss=loss, seed=3), 5000)) for loss in (0.01, 0.05))
     assert few < many

@@ -23,7 +23,7 @@ class Pool:
         self.library.packet_pool_set_limit(self.pool, LIMIT)
 
     def take(self) -> Packet | None:
-        """Take a packet and write its phv to the last byte; None: there is no free packet."""
+        """Take a packet and write all bytes of its phv; return None if there is no free packet."""
         taken = self.library.packet_take(self.pool)
         if not taken:
             return None
@@ -90,8 +90,9 @@ def test_a_narrow_packet_that_is_still_in_use_counts(pool: Pool) -> None:
 
 
 def test_rooms_double_once_there_are_packets(pool: Pool) -> None:
-    """Otherwise, a controller could force reallocations by programs that need one more byte each
-    time.
+    """Otherwise, a controller could force many reallocations.
+
+    Each new program would need one more byte.
     """
     pool.library.packet_pool_widen(pool.pool, 101)
     first = pool.take()

@@ -1,6 +1,6 @@
 """Functions for tests with packets on real interfaces.
 
-A namespace, veth pairs, frames, captures.
+They create namespaces and veth pairs, and read and write frames and captures.
 """
 
 import contextlib

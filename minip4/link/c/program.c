@@ -1,7 +1,7 @@
-/* `minip4 link`: the link component between two interfaces, in both directions, until SIGTERM. It
- * is an engine (engine.h) with two ports and no P4 program. Frames that arrive at one port leave at
- * the other, through a queue with tail drop and a link. As an engine, it runs on the driver of
- * switches (ports.h). */
+/* `minip4 link`: the link component between two interfaces, in both directions, until SIGTERM. The
+ * program is an engine (engine.h) with two ports and no P4 program. Frames that arrive at one port
+ * leave at the other, through a queue with tail drop and a link. As an engine, it runs on the
+ * driver of switches (ports.h). */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -19,7 +19,7 @@ struct direction {
     struct engine *engine;
     uint16_t out; /* egress port of this direction */
     struct link *link;
-    /* queue before the link; time_ns of a packet is the time when it entered the queue */
+    /* queue before the link; time_ns of a packet is when this packet entered the queue */
     struct packet *first, *last;
     uint64_t waiting, depth;
     uint64_t received, queue_drops;
@@ -48,8 +48,8 @@ static void tell_lost(void *user, uint64_t now_ns, const uint8_t *frame, uint32_
     driver->link_drop(driver->user, direction->out, now_ns, frame, length);
 }
 
-/* Send the queued frames that the link can send by now_ns, each at the time when the link became
- * free. */
+/* Send the queued frames that the link can send by now_ns. The sending time of each frame is when
+ * the link became free. */
 static void send_waiting(struct direction *direction, uint64_t now_ns)
 {
     while (direction->first && link_free_at(direction->link) <= now_ns) {
@@ -61,7 +61,7 @@ static void send_waiting(struct direction *direction, uint64_t now_ns)
     }
 }
 
-/* Send the frame at its arrival time, so that waiting for this process does not delay it. */
+/* Send the frame at its arrival time, so that a late wake-up of this process does not delay it. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
                     uint64_t arrived_ns, uint64_t now_ns)
 {

@@ -20,10 +20,10 @@ void wall_clock_take(struct wall_clock *clock, uint64_t before_ns, uint64_t wall
 /* Read both clocks and add the reading. */
 void wall_clock_read(struct wall_clock *clock);
 /* Convert the timestamp of a frame to its arrival time by the common clock. At least one reading
- * must have been added. The result is neither earlier than the previous frame's arrival (ahead_ns)
- * nor later than now_ns. Without these limits it could be, if the wall clock was set after the
- * timestamp, or if several cores stamped frames of one port in a different order than that of its
- * ring. */
+ * must have been added. The result is at least ahead_ns, the arrival time of the previous frame,
+ * and at most now_ns. Two causes make these limits necessary: the wall clock may have been set
+ * after the timestamp, and several cores may have stamped frames of one port in another order than
+ * that of the ring. */
 uint64_t wall_clock_arrival(const struct wall_clock *clock, uint64_t stamp_ns, uint64_t ahead_ns,
                             uint64_t now_ns);
 

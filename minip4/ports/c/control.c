@@ -1,5 +1,5 @@
-/* Functions for the owner of the driver: ports and captures before the driver runs, counters and
- * frames of the CPU port while it runs. */
+/* Functions for the owner of the driver. Before the driver runs, they add ports and captures. While
+ * the driver runs, they read counters and exchange frames with the CPU port. */
 #define _GNU_SOURCE
 #include "ports_internal.h"
 

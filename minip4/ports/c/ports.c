@@ -1,10 +1,10 @@
 /* The real-time driver: one thread that moves frames between interfaces and an engine.
  *
  * The arrival time of a frame is the kernel's timestamp, which the kernel sets during the sender's
- * call. The frame is processed when the thread reads it from the ring; the time in between counts
- * as waiting in this switch. So the delay of a link is exact, however late this thread wakes up.
- * Frames of all ports are processed in order of arrival. Reading the clock for each frame costs
- * about 30 ns (vDSO), of at least 700 ns that a frame costs. */
+ * call. The frame is processed when the thread reads it from the ring. The interval from arrival to
+ * processing counts as waiting in this switch. So the delay of a link is exact, however late this
+ * thread wakes up. Frames of all ports are processed in order of arrival. Each frame costs at least
+ * 700 ns. About 30 ns of them are for reading the clock (vDSO). */
 #define _GNU_SOURCE
 #include "ports_internal.h"
 

@@ -28,9 +28,9 @@ int ports_add(struct ports *ports, uint16_t port, const char *interface);
 int ports_capture(struct ports *ports, const char *folder, uint32_t snaplen);
 /* Capture frames lost by the ports' links in folder/<interface>_lost.pcap. */
 int ports_capture_lost(struct ports *ports, const char *folder, uint32_t snaplen);
-/* Capture frames in folder/<interface>_{taken,sending,sent}.pcap. The timestamps are the times at
- * which the thread read the frame from the ring, and at which the call that sent the frame began
- * and ended. */
+/* Capture frames in folder/<interface>_{taken,sending,sent}.pcap. The timestamp in the first file
+ * is when the thread read the frame from the ring. The timestamps in the other two files are when
+ * the call that sent the frame began, and when it ended. */
 int ports_capture_handling(struct ports *ports, const char *folder);
 int ports_start(struct ports *ports);
 /* Make the thread check again what is due; valid between start and stop. */

@@ -41,7 +41,7 @@ enum {
     FLAGS_ACK = 0x10,
     FLAGS_PUSH = 0x08,
     MAX_BYTES = 65535, /* maximum length of the IPv4 packet of a train */
-    GSO_UDP_L4 = 5,    /* from the header for virtio, which older systems lack */
+    GSO_UDP_L4 = 5,    /* defined in the kernel's virtio header, but not on older systems */
     SEND_QUEUE = 4 * 1024 * 1024,
     /* number of trains after which the settings of the interface are read again */
     LOOK_AGAIN = 1024

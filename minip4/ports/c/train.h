@@ -39,9 +39,9 @@ struct trains;
 /* Returns NULL without memory or sockets; then frames are sent without trains. */
 struct trains *trains_open(int interface, const char *name);
 void trains_close(struct trains *trains);
-/* Like train_length(), but returns 1 if the interface has offloads and therefore would not segment
- * the train, if the kernel cannot segment it (UDP before Linux 6.2), or if a frame exceeds the
- * MTU. */
+/* Like train_length(), but also returns 1 in three cases. The interface has offloads and therefore
+ * would not segment the train. The kernel cannot segment the train (UDP before Linux 6.2). A frame
+ * exceeds the MTU. */
 unsigned trains_length(struct trains *trains, struct packet *const *frames, unsigned count);
 /* Send one train. Returns 0 or an errno value; EINVAL means that the kernel does not support such
  * trains, which are then disabled. */

@@ -1,4 +1,4 @@
-"""Digests: lists of samples sent to the primary controller, which acknowledges them.
+"""Digests: lists of samples for the primary controller, which acknowledges each list.
 
 P4Runtime spec 9.6 and 16.3.
 """
@@ -78,7 +78,10 @@ class Digests:
             yield p4r.Update(type=INSERT, entity=entity)
 
     def acknowledge(self, message: p4r.DigestListAck) -> None:
-        """Forget the samples of a list, so that they may be sent again. Raises StatusError."""
+        """Forget the samples of an acknowledged list; equal samples may then be sent.
+
+        Raises StatusError.
+        """
         digest = self._schema.digest(message.digest_id)
         stream = self._streams.get(digest.preamble.name)
         if stream is None:

@@ -50,7 +50,7 @@ class DirectCounters:
     def read(self, message: p4r.DirectCounterEntry) -> Iterator[p4r.Entity | None]:
         """Yield the counters of one entry, of one table, or (table id 0) of all tables.
 
-        Also yields None at points where tasks that do not write may run.
+        Also yields None, so that the caller can let other tasks run; these tasks must not write.
         """
         if message.table_entry.table_id:
             tables = [self._table(message.table_entry.table_id)]

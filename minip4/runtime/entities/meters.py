@@ -22,7 +22,7 @@ from minip4.runtime.entities.tables import Tables
 from minip4.runtime.p4info.schema import Schema, Table
 from minip4.runtime.status import engine_calls, invalid
 
-# None instead of rates: all packets are green; None instead of counts: the counts do not change
+# if the rates are None, all packets are green; if the counts are None, they do not change
 _Settings = tuple[Rates | None, ColourCounts | None]
 
 
@@ -123,7 +123,7 @@ class DirectMeters:
     def read(self, message: p4r.DirectMeterEntry) -> Iterator[p4r.Entity | None]:
         """Yield the rates of one entry, of one table, or (table id 0) of all tables.
 
-        Also yields None at points where tasks that do not write may run.
+        Also yields None, so that the caller can let other tasks run; these tasks must not write.
         """
         if message.table_entry.table_id:
             tables = [self._table(message.table_entry.table_id)]

@@ -101,7 +101,7 @@ class Profiles:
         members.check(self._name(profile.id), profile, actions, self._ports, semantics=semantics)
 
     def make_one_shot(self, profile: ActionProfile, message: p4r.ActionProfileActionSet) -> OneShot:
-        """Create the members and the group of an action set, or nothing if one of them fails."""
+        """Create the members and the group of an action set; remove them if one of them fails."""
         with engine_calls(self._name(profile.id)):
             made = OneShot(profile, message, self._dataplane.group_add(profile.name))
         try:
@@ -153,7 +153,7 @@ class Profiles:
     def state(self) -> Iterator[p4r.Update]:
         """Return the updates that recreate this state in an empty pipeline.
 
-        Members come before groups.
+        The updates of members come before the updates of groups.
         """
         for number in self._members:
             entity = p4r.Entity(action_profile_member=self._encode_member(number))

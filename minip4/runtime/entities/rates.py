@@ -19,7 +19,7 @@ function restores the data stored outside of the engine.
 
 
 def nothing() -> None:
-    """Undo an operation that changed nothing outside of the engine."""
+    """Do nothing, as the undo function of an operation that changed only the engine."""
 
 
 def decode_rates(what: str, config: p4r.MeterConfig) -> Rates:
@@ -63,7 +63,7 @@ def encode_counts(counts: ColourCounts) -> p4r.MeterCounterData:
 
 
 def counter_data(spec: p4i.CounterSpec, packets: int, size: int) -> p4r.CounterData:
-    """Return the counter data, with only the fields that belong to the unit of the counter."""
+    """Return the counter data in the unit of the counter: packets, bytes, or both."""
     data = p4r.CounterData()
     if spec.unit != p4i.CounterSpec.BYTES:
         data.packet_count = packets

@@ -62,7 +62,7 @@ class Replication:
     def read(self, message: p4r.PacketReplicationEngineEntry) -> Iterator[p4r.Entity]:
         """Yield the selected group or session.
 
-        Id 0 selects all; a request without a kind selects both kinds.
+        Id 0 selects all groups or sessions. A request that names neither kind selects both.
         """
         asked = message.WhichOneof("type")
         if asked != "clone_session_entry":

@@ -43,7 +43,7 @@ class _Notes:
 class _Direct:
     """The direct resources of an entry.
 
-    None means that the table has no such resource, or that an update does not change it.
+    A field is None if the table has no such resource, or if an update does not change it.
     """
 
     count: tuple[int, int] | None
@@ -111,7 +111,7 @@ class Tables:
     def read(self, message: p4r.TableEntry) -> Iterator[p4r.Entity | None]:
         """Yield the entries that a read request selects; table id 0 selects all tables.
 
-        Also yields None at points where tasks that do not write may run.
+        Also yields None, so that the caller can let other tasks run; these tasks must not write.
         """
         if message.table_id == 0:
             tables = list(self._schema.tables.values())
@@ -337,7 +337,8 @@ class Tables:
 _NO_NOTES = _Notes(0, b"", 0)
 
 
-MOST_ENTRIES = 500  # per notification, which must stay well below a client's limit of 4 MB
+# maximum per notification, whose size must stay well below a client's limit of 4 MB
+MOST_ENTRIES = 500
 
 
 class IdleTimeouts:

@@ -1,4 +1,4 @@
-"""The target of a table entry: an action, or a member, group or action set of its profile."""
+"""The target of a table entry: an action, or a member, group or set of actions of a profile."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Check, when a pipeline is set, that P4Info and BMv2 JSON belong to the same program."""
+"""Check that P4Info and BMv2 JSON of a new pipeline belong to the same program."""
 
 from minip4.engine.model import Program
 from minip4.runtime.p4info import p4data

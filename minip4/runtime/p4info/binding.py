@@ -1,4 +1,4 @@
-"""Properties of translated types that P4Info lacks: their bit width and the values in use."""
+"""Bit widths and used values of translated types; P4Info does not contain them."""
 
 from collections.abc import Iterator
 

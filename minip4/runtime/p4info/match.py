@@ -26,7 +26,7 @@ def decode_key(
 ) -> tuple[MatchKey, ...]:
     """Decode the key of an entry.
 
-    An omitted field matches any value. Only exact fields must not be omitted.
+    An omitted field matches any value. The controller must not omit exact fields.
     """
     given: dict[int, p4r.FieldMatch] = {}
     for match in matches:

@@ -16,8 +16,8 @@ def header_layout(header: p4i.ControllerPacketMetadata, program: Program) -> Lay
 
     Returns None if P4Info does not declare the header. P4Info does not give the width of translated
     fields and may omit padding at the end of a header. Therefore the header is looked up in the
-    program by its fields. If the program lacks it, frames on the CPU port start without a header.
-    Raises StatusError.
+    program by its fields. If the program lacks the header, frames on the CPU port start without a
+    header. Raises StatusError.
     """
     names = [field.name for field in header.metadata]
     known = {

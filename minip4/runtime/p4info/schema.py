@@ -80,7 +80,7 @@ class ActionProfile:
 class Schema:
     """The objects of a P4Info message, by id.
 
-    They have the names of the BMv2 JSON.
+    The objects have the same names as in the BMv2 JSON.
     """
 
     def __init__(self, p4info: p4i.P4Info) -> None:
@@ -128,9 +128,10 @@ class Schema:
 
     @property
     def ports(self) -> Values:
-        """Return the type of ports in replicas and of watch ports, which P4Info does not state.
+        """Return the type of the ports of replicas and of watch ports.
 
-        This is the type of the port field in packet-in and packet-out headers.
+        P4Info does not state this type. The port field in packet-in and packet-out headers has this
+        type, too.
         """
         for header in self.controller_headers.values():
             for metadata in header.metadata:

@@ -34,13 +34,14 @@ _PAIR = re.compile(rf'\s*\{{\s*(?:"((?:[^"\\]|\\.)*)"|{_NUMBER})\s*,\s*{_NUMBER}
 class Translated(Values):
     """Base class of translated types.
 
-    It has the pairs that the program states.
+    The class stores the pairs of values that the program states.
     """
 
     def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
         """Initialize the type.
 
-        `bitwidth` is not in P4Info. It is 0 until bind() finds a use of the type in the program.
+        `bitwidth` is not in P4Info. The width is 0 until bind() finds a use of the type in the
+        program.
         """
         super().__init__(0)
         self.name = name
@@ -156,7 +157,7 @@ class Strings(Translated):
     def begin(self) -> None:
         """Begin a batch of updates.
 
-        Strings in the batch are not in a table until the batch ends.
+        Until the batch ends, tables do not contain its strings, although these strings are in use.
         """
         self._used.clear()
 

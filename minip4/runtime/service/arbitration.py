@@ -71,8 +71,8 @@ class _Role:
 class Arbitration:
     """All open streams, with the controllers and the primary of each role.
 
-    A role ends when its last stream ends. Its highest election id stays stored, because a
-    controller with a lower id must not become primary later. P4Runtime 1.4.1, 5.3 ("Rules for
+    A role ends when its last stream ends. The highest election id of the role stays stored, because
+    a controller with a lower id must not become primary later. P4Runtime 1.4.1, 5.3 ("Rules for
     Handling MasterArbitrationUpdate Messages") defines `election_id_past` as the highest id that
     the server has ever seen for the device and role.
     """

@@ -131,7 +131,7 @@ class Pipeline(Generic[D]):
 
         An atomic write performs all updates or none (spec 12.2).
 
-        No other write may run during the pauses of this one.
+        No other write may run during the pauses of this write.
         """
         for strings in self._strings:
             strings.begin()
@@ -146,7 +146,7 @@ class Pipeline(Generic[D]):
     def read(self, request: p4r.Entity) -> Iterator[p4r.Entity | None]:
         """Yield the entities that one entity of a ReadRequest selects.
 
-        Also yields None at points where tasks that do not write may run.
+        Also yields None, so that the caller can let other tasks run; these tasks must not write.
         """
         kind, (_, read) = self._handler(request)
         return read(getattr(request, kind))
@@ -180,7 +180,7 @@ class Pipeline(Generic[D]):
         return [error or aborted for error in errors]
 
     def _perform(self, operations: list[Operation], errors: list[StatusError | None]) -> int | None:
-        """Perform operations so that packets see all or none; return the index of a failure."""
+        """Perform operations atomically for packets; return the index of a failed operation."""
         undos: list[Undo] = []
         try:
             with self.dataplane.batch():

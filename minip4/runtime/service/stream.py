@@ -38,7 +38,7 @@ class Messages:
         self.digest_lists_dropped = 0
 
     def counters(self) -> dict[str, int]:
-        """Return the number of sent messages, and of messages that no controller received."""
+        """Return the counts of sent messages and of messages that no controller received."""
         return {
             "packet_in": self.packet_in,
             "packet_in_dropped": self.packet_in_dropped,

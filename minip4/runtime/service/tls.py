@@ -11,7 +11,8 @@ from minip4.errors import Minip4Error
 def server_credentials(cert: Path, key: Path, cacert: Path | None) -> grpc.ServerCredentials:
     """Return server credentials; with `cacert`, clients need a certificate of that CA.
 
-    Raises Minip4Error for a bad file, because gRPC would start and then reject every client.
+    Raises Minip4Error for a bad file. Without this check, gRPC would start and then reject every
+    client.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _check_pair(context, cert, key)

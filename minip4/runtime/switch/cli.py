@@ -19,7 +19,7 @@ from minip4.wire.shared import MAX_SNAPLEN, SNAPLEN
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options.
 
-    They have the names of simple_switch_grpc's options where these exist.
+    Options that simple_switch_grpc also has have the same names.
     """
     add = parser.add_argument
     add("program", type=Path, metavar="PROGRAM.json", help="program as BMv2 JSON")

@@ -1,7 +1,7 @@
 """The control socket of a switch process: links, queues and counters at run time.
 
 The switch receives JSON objects on a Unix socket, one per line, and responds to each with a JSON
-object: P4Runtime has no messages for these calls; simple_switch has Thrift calls instead.
+object. P4Runtime has no messages for these calls. simple_switch has Thrift calls for them.
 """
 
 import argparse

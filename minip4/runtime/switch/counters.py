@@ -1,4 +1,4 @@
-"""The counters of a switch in output format: counters of one data plane, or sums over several."""
+"""The counters of a switch as JSON objects, for one data plane or as sums over several."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -31,8 +31,8 @@ def counters(dataplane: Dataplane, ports: Iterable[int], priority_queues: int) -
 def control_plane(dataplane: Dataplane) -> dict[str, Any]:
     """Return how long the control plane delayed packets.
 
-    "holds" contains the hold times of the lock by purpose. The other values are the number of times
-    that packets waited for the lock, and the longest wait.
+    "holds" contains, for each purpose, how long the control plane had the lock. The other values
+    are how often packets waited for the lock, and their longest wait.
     """
     times, longest_ns = dataplane.packets_waited()
     return {

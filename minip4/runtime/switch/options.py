@@ -32,7 +32,7 @@ class LinkOptions:
 
     @property
     def is_seed_alone(self) -> bool:
-        """Return whether only the seed is given, for a link that is added at run time."""
+        """Return whether only the seed is given. Such a link can be added at run time."""
         return self == LinkOptions(self.port, seed=self.seed)
 
 

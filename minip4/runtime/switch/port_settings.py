@@ -15,7 +15,7 @@ DEFAULT_DEPTH = 64  # packets, as in simple_switch
 class PortSettings:
     """The settings of the ports.
 
-    They are stored here because each new pipeline has a new data plane.
+    This class stores the settings, because each new pipeline has a new data plane.
     """
 
     def __init__(self, options: SwitchOptions, ports: Iterable[int]) -> None:

@@ -143,7 +143,7 @@ class _Switch:
         return self._engine
 
     def wake(self) -> None:
-        """Tell the driver about a change that may be due earlier than the driver expects."""
+        """Tell the driver that work may be due earlier than the driver expects."""
         self._driver.wake()
 
     def _make_engine(self, program: dict[str, Any]) -> Engine:
@@ -288,6 +288,6 @@ def _preload_sanitizer() -> None:
         raise ToolchainError(f"--sanitize: cannot run {compiler} to find libasan") from error
     if not Path(library).is_absolute():
         raise ToolchainError(f"--sanitize: {compiler} has no libasan")
-    # Python never frees some of its memory, so LeakSanitizer would report only such memory
+    # LeakSanitizer would report only memory that Python never frees
     environment = {**os.environ, "LD_PRELOAD": library, "ASAN_OPTIONS": "detect_leaks=0"}
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)

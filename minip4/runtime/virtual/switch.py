@@ -44,7 +44,9 @@ class SwitchProgram:
 
 
 class VirtualSwitch:
-    """The counterpart of `minip4 switch`. The caller must first connect its ports in `virtual`.
+    """The counterpart of `minip4 switch`.
+
+    The caller must first connect the ports of the switch in `virtual`.
 
     Options for interfaces, files and addresses have no effect.
     """
@@ -85,7 +87,7 @@ class VirtualSwitch:
         return self._control.call(call, values)
 
     def wake(self) -> None:
-        """Tell the network about a change that may be due earlier than the network expects."""
+        """Tell the network that work may be due earlier than the network expects."""
         self._virtual.refresh(self._node)
 
     @property

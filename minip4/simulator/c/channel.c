@@ -22,7 +22,7 @@ static void fetch(struct message *message)
     __builtin_prefetch(message->frame);
 }
 
-/* Copy the frame, and the packet data that are needed after a switch, into a message. */
+/* Copy a frame into a message, with the fields of its packet that the receiver needs. */
 static void pack(struct message *message, const struct packet *packet)
 {
     message->arrival.packet = NULL;

@@ -62,8 +62,8 @@ uint64_t partition_safe_before(struct partition *p)
         uint64_t clock_ns = atomic_load_explicit(&v->partition[i]->clock_ns, memory_order_acquire);
         before = time_least(before, time_plus(clock_ns > floor_ns ? clock_ns : floor_ns, lookahead_ns));
     }
-    /* Receive messages after reading the clocks. Messages sent before the read times have then
-     * arrived. */
+    /* Read the clocks first, and then receive messages. So all messages that were sent before the
+     * read times have arrived. */
     partition_receive(p);
     return before;
 }

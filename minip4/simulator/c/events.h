@@ -11,7 +11,8 @@ struct event {
     uint32_t what; /* value for the caller */
 };
 
-enum { EVENTS_SOON = 5 /* the first event, and its children; one of them is next */ };
+/* the first event and its four children; the second event is one of these children */
+enum { EVENTS_SOON = 5 };
 
 /* Order of events at the same time: if `tie` is set, it decides (a result below 0 means that `a`
  * comes first). If `tie` is not set or returns 0, the event with the lower `order` comes first;

@@ -1,4 +1,4 @@
-/* Hosts. They respond to ARP and ICMP echo requests, pass UDP datagrams to flows and applications,
+/* Hosts. Hosts respond to ARP and ICMP echo requests, pass UDP datagrams to flows and applications,
  * and pass TCP segments to connections. */
 #include <arpa/inet.h>
 #include <stdlib.h>
@@ -82,7 +82,7 @@ void host_close(struct host *host, uint16_t port)
     struct listener *slot = slot_of(host, port);
     slot->flow = 0;
     host->listener_count--;
-    /* Entries after the removed entry may belong before the gap, so move each of them to a slot
+    /* After the removal, a search would end at the gap. So move each entry after the gap to a slot
      * where a search finds it. */
     for (uint32_t i = (uint32_t)(slot - host->listeners) + 1; host->listeners[i & mask].flow; i++) {
         struct listener moved = host->listeners[i & mask];

@@ -1,11 +1,11 @@
-/* Decides whether partitions run in parallel or sequentially on one core (names call this "in
- * turn"). The decision depends on the cost per event of the latest runs in each mode. If links are
+/* Decides whether partitions run in parallel or sequentially on one core (called `in_turn` in the
+ * code). The decision depends on the cost per event of the latest runs in each mode. If links are
  * short, or a core has other work, parallel threads mostly wait for each other, and sequential runs
  * may be faster. If threads hardly wait, sequential runs can only be slower and are not tried.
  *
  * The cost of a mode is the median of its latest runs. So a single disturbed run does not change
- * the decision. The same holds for the first run after a change, which is slow because its memory
- * is in the other core's cache. */
+ * the decision. Nor does the first run after a change of mode, which is slow because its memory is
+ * in the other core's cache. */
 #include "threads.h"
 
 enum {

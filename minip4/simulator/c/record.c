@@ -95,8 +95,8 @@ void flow_receive(struct partition *p, const struct listener *listener, uint8_t 
         p->v->flow[flow]->result.dscp_changed++;
 }
 
-/* Create the records of sent datagrams from the schedule, because a virtual flow always meets its
- * schedule. */
+/* Create the records of sent datagrams from the schedule, because a flow in virtual time always
+ * sends at the scheduled times. */
 static bool note_sent(struct virtual *v, uint32_t number)
 {
     struct flow *flow = v->flow[number];

@@ -1,5 +1,5 @@
 /* Applications that use TCP. The client writes, either continuously or in requests; the server
- * reads and responds. Both record their progress. */
+ * reads and responds. Client and server record their progress. */
 #include "tcp.h"
 
 enum {

@@ -112,7 +112,7 @@ static void take_reset(struct tcp *t, const struct parsed *parsed)
 
 /* --- opening ---------------------------------------------------------------------------------- */
 
-/* Read the peer's options from its SYN. This end offers all options. It does not send those that
+/* Read the peer's options from its SYN. This end offers all options. It does not send options that
  * the peer does not offer (RFC 7323, 2.2 and 3.2; RFC 2018, 2). */
 static void know_peer(struct tcp *t, const struct parsed *parsed)
 {

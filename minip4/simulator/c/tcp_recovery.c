@@ -1,5 +1,5 @@
-/* Processing of acknowledgements and timeouts: RTT samples (RFC 6298), loss detection (RAC and tail
- * loss probes, RFC 8985), and the window during recovery (RFC 6675, RFC 6937, RFC 3168). */
+/* Processing of acknowledgements and timeouts: RTT samples (RFC 6298), loss detection (RACK and
+ * tail loss probes, RFC 8985), and the window during recovery (RFC 6675, RFC 6937, RFC 3168). */
 #include "tcp.h"
 
 #define NEVER UINT64_MAX

@@ -176,8 +176,8 @@ static void run_at_once(struct virtual *v)
         partition_receive(v->partition[i]);
 }
 
-/* Run all partitions sequentially on this thread. This is cheaper if each partition can process
- * only few events before it must wait. */
+/* Run all partitions sequentially on this thread. A sequential run is cheaper if each partition can
+ * process only few events before it must wait. */
 static void run_in_turn(struct virtual *v)
 {
     while (atomic_load(&v->threads->done) < v->partitions)

@@ -13,9 +13,9 @@ enum {
 };
 
 /* A frame from one partition to another. A packet is in the cache of the core that wrote it, and
- * its cache lines are transferred one by one. A copy of a short frame without its packet needs only
- * few cache lines. A reused slot may hold a packet that the receiver returns to the sender in
- * exchange. */
+ * the receiving core fetches its cache lines one by one. Therefore a short frame is copied into the
+ * message, which has only few cache lines. The receiver may leave a packet in a slot that it has
+ * read, in exchange for a packet that it received. */
 struct message {
     /* if its `packet` is NULL, the frame is in this message */
     _Alignas(CACHE_LINE) struct arrival arrival;
@@ -104,8 +104,8 @@ static inline uint64_t time_least(uint64_t a, uint64_t b)
 void partition_hand_over(struct partition *from, struct partition *to);
 
 /* clocks.c */
-/* Mark a partition as quiet, because it has no work. Its version becomes odd, and `quiet_next_ns`
- * is valid. */
+/* Mark a partition as quiet, because it has no work. The version of the partition becomes odd, and
+ * `quiet_next_ns` is valid. */
 void partition_be_quiet(struct partition *p, uint64_t next_ns);
 void partition_be_busy(struct partition *p);
 /* If all partitions are quiet and no message is in flight, advance all clocks to the earliest event

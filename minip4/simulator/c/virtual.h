@@ -53,7 +53,7 @@ bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t o
 bool virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
                         const struct virtual_calls *calls, bool may_notify);
 /* Assign a node, and nodes that cannot be separated from it, to a partition, unless they may stop
- * the network. This does not change results. */
+ * the network. The choice of the partition does not change results. */
 void virtual_place(struct virtual *v, uint32_t node, uint16_t partition);
 
 struct virtual_partition {
@@ -75,8 +75,8 @@ void virtual_refresh(struct virtual *v, uint32_t node);
 /* Count the frames in flight on a port's link, which the engine counts as delivered. */
 void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint64_t *packets,
                     uint64_t *bytes);
-/* Return the number of frames received by a switch's port that are longer than PACKET_MAX_FRAME;
- * its engine does not count them. */
+/* Return how many frames longer than PACKET_MAX_FRAME arrived at a switch's port. The engine does
+ * not count these frames. */
 uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port);
 
 enum virtual_stop {
@@ -229,7 +229,7 @@ uint32_t virtual_open_frames(struct virtual *v, uint32_t node);
 /* Return the next inbox that became nonempty, or VIRTUAL_NONE if there are no more. */
 uint32_t virtual_inbox_next(struct virtual *v);
 /* Empty an inbox. Returns the number of records. `bytes` contains the concatenated bytes of their
- * packets. Both are valid until the next event. */
+ * packets. Records and bytes are valid until the next event. */
 uint32_t virtual_inbox_take(struct virtual *v, uint32_t inbox,
                             const struct arrival_record **records, const uint8_t **bytes);
 /* Send a frame from a host now. Returns false if out of memory, or if the frame is longer than

@@ -33,8 +33,9 @@ struct fifo {
     struct packet *first, **end;
 };
 
-/* A UDP port of a host. It belongs to the receiver of a flow (with the data that each datagram
- * needs), or to an application, whose inbox has the number `flow`. */
+/* A UDP port of a host. The port belongs to a flow that the host receives, or to an application.
+ * For a flow, the structure contains the data that each datagram must match. For an application,
+ * `flow` is the number of the inbox. */
 struct listener {
     uint32_t flow; /* number of the flow + 1; 0 means no flow */
     uint16_t port, id;
@@ -150,7 +151,8 @@ struct source {
 struct flow {
     struct virtual_flow_config config;
     uint64_t added_ns;
-    /* created on request from the schedule, because a virtual flow always meets its schedule */
+    /* created on request from the schedule, because a flow in virtual time sends at exactly these
+     * times */
     struct virtual_sent *sent;
     struct virtual_received *received;
     uint64_t received_room;
@@ -191,7 +193,7 @@ static inline bool moment_is_before(const struct moment *a, const struct moment 
     return a->sent_ns != b->sent_ns ? a->sent_ns < b->sent_ns : a->number < b->number;
 }
 
-/* How often a partition found no work in a run, and since when (0 means only briefly). */
+/* How often a partition found no work in a run, and since when it has found none (0: briefly). */
 struct wait {
     uint64_t since_ns;
     uint64_t before_ns; /* waited_ns of the partition at the start of the run */

@@ -21,8 +21,8 @@ struct capture_set *capture_set_create(void);
 /* Create a file and write its header. Returns NULL with errno set on failure. The file is closed
  * with the set. Of each frame, at most `snaplen` bytes are written (1 to CAPTURE_MAX_SNAPLEN). */
 struct capture *capture_open(struct capture_set *set, const char *path, uint32_t snaplen);
-/* Append a frame. Only one thread may append to a file. It waits only if the disk is slower than
- * the frames. */
+/* Append a frame. Only one thread may append to a file. The call waits only if the disk is slower
+ * than the frames. */
 void capture_frame(struct capture *capture, uint64_t time_ns, const uint8_t *frame,
                    uint32_t length);
 /* Pass the buffered data to the writer; must be called by the thread that calls capture_frame(). */

@@ -1,6 +1,7 @@
-/* The engine: one P4 switch as a state machine. It has no clock and does no I/O. Its driver (packet
- * sockets in real time, an event queue in virtual time, or a test) passes frames and the current
- * time. Only one thread at a time may call functions of an engine, see engine_lock(). */
+/* The engine: one P4 switch as a state machine. The engine has no clock and does no I/O. A driver
+ * passes frames and the current time to the engine. The driver uses packet sockets in real time and
+ * an event queue in virtual time; tests are drivers, too. Only one thread at a time may call
+ * functions of an engine, see engine_lock(). */
 #ifndef MINIP4_ENGINE_H
 #define MINIP4_ENGINE_H
 
@@ -16,8 +17,8 @@ enum engine_tap { TAP_IN, TAP_OUT };
 struct engine_driver {
     void *user;
     /* If set, links pass frames to the driver as soon as they are sent. `now_ns` is then the
-     * arrival time, and the driver holds the frames until then. Counters count them as delivered
-     * immediately. */
+     * arrival time, and the driver stores the frames until this time. Counters count them as
+     * delivered immediately. */
     bool keeps_flying;
     /* Transmit a frame of a port, after the port's link if there is one; takes ownership of the
      * packet. */
@@ -58,8 +59,8 @@ void engine_set_clock(struct engine *engine, int64_t offset_us, int32_t drift_pp
                       uint64_t since_ns);
 
 /* Receive a frame at a port; takes ownership of the packet. The program and TAP_IN see arrived_ns
- * as its arrival time. It is processed now; the time in between counts as waiting in the switch.
- * `now_ns` never decreases between calls and is not before arrived_ns. */
+ * as its arrival time. The engine processes the frame now. The interval since arrived_ns counts as
+ * waiting in the switch. `now_ns` never decreases between calls and is not before arrived_ns. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
                     uint64_t arrived_ns, uint64_t now_ns);
 /* Prefetch the data that a frame received at this port needs. */
@@ -88,9 +89,10 @@ bool engine_set_link(struct engine *engine, uint16_t port, const struct link_con
  * served first. */
 void engine_set_priorities(struct engine *engine, uint32_t count);
 
-/* Configuration of one queue of a port: tail drop above a depth in packets or bytes (of frames in
- * the queue, with the changes of ingress), and limits in packets/s and in bit/s of transmitted
- * frames. Packets that egress drops or recirculates do not count towards the limit in bit/s. */
+/* Configuration of one queue of a port. Frames above the depth, in packets or bytes, are dropped
+ * (tail drop). The bytes are those of the frames after ingress. The rates limit the transmitted
+ * frames, in packets/s and in bit/s. Packets that egress drops or recirculates do not count towards
+ * the limit in bit/s. */
 struct queue_config {
     uint64_t depth_packets; /* 64 by default */
     uint64_t depth_bytes;   /* 0 means no limit, also for the rates */
@@ -101,8 +103,8 @@ void engine_set_queue(struct engine *engine, uint16_t port, uint32_t priority,
                       const struct queue_config *config, uint64_t now_ns);
 
 /* Set whether packets dropped by a full queue are first processed in egress, with their own
- * instance type. Their clones are processed normally. Packets that are clones are excluded. The
- * default is off. */
+ * instance type. Clones of these packets are processed normally. Dropped packets that are clones
+ * themselves are not processed. The default is off. */
 void engine_deflect_on_drop(struct engine *engine, bool is_on);
 
 struct queue_state {

@@ -1,5 +1,5 @@
-/* A link: one direction of a wire with rate, delay, jitter, reordering and seeded loss. It has no
- * clock and does no I/O. */
+/* A link: one direction of a wire with rate, delay, jitter, reordering and seeded loss. The link
+ * has no clock and does no I/O. */
 #ifndef MINIP4_LINK_H
 #define MINIP4_LINK_H
 
@@ -11,7 +11,7 @@ struct link_config {
     uint64_t rate_bps;    /* rate in bit/s of the frame's bytes; 0 means unlimited */
     uint64_t delay_ns;    /* propagation */
     /* the delay is uniform in delay_ns +- jitter_ns (not below 0). Frames keep their order, so a
-     * frame that would overtake the previous frame arrives at the same time */
+     * frame that would overtake the previous frame arrives together with it */
     uint64_t jitter_ns;
     double loss;          /* probability that a frame is lost, 0..1 */
     double reorder;       /* probability that a frame is held back, 0..1 */

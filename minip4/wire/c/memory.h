@@ -1,5 +1,5 @@
-/* Memory for data that packets access. It is aligned to cache lines. It is on huge pages if
- * available, because small pages of a thousand switches would exceed the TLB. Thread-safe. */
+/* Memory for data that packets access. The memory is aligned to cache lines. It is on huge pages if
+ * the kernel has any: small pages of a thousand switches would exceed the TLB. Thread-safe. */
 #ifndef MINIP4_MEMORY_H
 #define MINIP4_MEMORY_H
 
@@ -23,7 +23,7 @@ void *memory_reserve(size_t size);
 /* Free memory of memory_take_sparse() or memory_reserve(). */
 void memory_give_sparse(void *start, size_t size);
 
-/* Free all allocated memory in one step. It must not be used afterwards. */
+/* Free all allocated memory in one step. The memory must not be used afterwards. */
 void memory_release(void);
 
 #endif

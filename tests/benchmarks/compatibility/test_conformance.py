@@ -1,4 +1,4 @@
-"""Benchmark conformance.py on a corpus of three programs with the folders of p4c."""
+"""Benchmark conformance.py on three programs, in the same folders as in p4c."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Compatibility with p4-learning: output checks, commands, and a run with a small network."""
+"""The p4-learning benchmark: its output checks, its commands, and a run with a small network."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def networks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def packet(host: str, protocol: int = 17, tos: int = 0, ethertype: str = "0800") -> str:
-    """Return a frame as print_frames.py prints it, after the name of its host."""
+    """Return a line of print_frames.py: the name of the host, and a frame."""
     ip = f"45{tos:02x}{'00' * 7}{protocol:02x}{'00' * 10}"
     return f"{host}:{'00' * 12}{ethertype}{ip}\n"
 

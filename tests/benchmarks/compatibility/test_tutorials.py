@@ -1,4 +1,4 @@
-"""Compatibility with p4lang/tutorials: output checks, and a run with a small exercise."""
+"""The p4lang/tutorials benchmark: its output checks, and a run with a small exercise."""
 
 import shutil
 import subprocess

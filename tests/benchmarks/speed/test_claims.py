@@ -1,4 +1,4 @@
-"""Limits in benchmarks/speed/shared/claims.py, and verdicts for different numbers of rounds."""
+"""Limits and verdicts of benchmarks/speed/shared/claims.py, for different numbers of rounds."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Benchmark ns3.py: its error without ns-3, its input for ns-3, and a small run if ns-3 exists."""
+"""Benchmark ns3.py: its error without ns-3, and its input for ns-3. With ns-3, also a small run."""
 
 import argparse
 import json

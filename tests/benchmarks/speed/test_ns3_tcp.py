@@ -36,7 +36,7 @@ def test_the_output_of_ns3_is_parsed(ns3_tcp: ModuleType) -> None:
 
 
 def test_a_sample_is_relative_to_the_link_rate(ns3_tcp: ModuleType) -> None:
-    """With a loss of 1 % and ten segments per RTT of 10 ms, the constant is 1."""
+    """The constant is 1 if 1 % of segments is lost and ten segments are sent per RTT of 10 ms."""
     link = ns3_tcp.Link("some", 10 * 1514 * 8 * 100, 5000, 80, 0.01)
     rate_bps = 10 * 1448 * 8 / 0.01
     found = ns3_tcp.sample(link, "reno", [rate_bps / 2] * 2, [rate_bps / 2, 0.0])

@@ -26,7 +26,7 @@ def roce_region(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def slots(roce_region: ModuleType) -> NDArray[np.uint8]:
-    """Return the correct content of the slots of the records from FIRST on: shape (COUNT, 44)."""
+    """Return the correct slots of COUNT records, starting with record FIRST: shape (COUNT, 44)."""
     found = bytearray()
     for number in range(FIRST, FIRST + COUNT):
         is_there = number % roce_region.SPOILED_EVERY and number != FIRST + LOST

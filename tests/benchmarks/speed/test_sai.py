@@ -79,7 +79,7 @@ def test_books(sai: ModuleType, transmitted: int, off: int) -> None:
 
 @pytest.fixture
 def found() -> dict[str, list[float]]:
-    """Return values of one round with which every claim holds."""
+    """Return measured values of one round that satisfy every claim."""
     names = [
         f"{kind}, SAI, to {leads}"
         for leads in ("nexthops", "groups")

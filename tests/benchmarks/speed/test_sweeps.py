@@ -67,7 +67,7 @@ def test_rounds_that_differ_decide_nothing(sweeps: ModuleType) -> None:
 def test_the_claim_is_compared_with_what_the_machine_can_reach(
     sweeps: ModuleType, wall_s: float, holds: bool
 ) -> None:
-    """The claim compares values of the same round; one disturbed round of three decides nothing."""
+    """The claim compares values of one round, so one disturbed round of three does not matter."""
     samples = [
         sweeps.Sample(name, number, jobs, (number + 1) * took_s, "", at_once, is_kept)
         for number in range(3)
@@ -83,8 +83,9 @@ def test_the_claim_is_compared_with_what_the_machine_can_reach(
 
 
 def test_the_smallest_possible_share(sweeps: ModuleType) -> None:
-    """If two parallel commands take 1.2 times as long as one, the smallest share is 0.6 of the
-    parallel part.
+    """Two parallel commands take 1.2 times as long as one command.
+
+    Therefore the parallel part takes at least 0.6 of its sequential time.
     """
     one = sweeps.Sample("a", 0, 1, 10.0, "")
     samples = [one, sweeps.Sample("a", 0, 2, 6.5, ""), sweeps.Sample("a", 0, 1, 12.0, "", 2),

@@ -1,4 +1,4 @@
-"""Benchmark switch.py: a short run as users start it, and faults that its checks reject."""
+"""Benchmark switch.py: a short run as users start it, and faults that its checks detect."""
 
 import csv
 import json
@@ -65,7 +65,7 @@ Found = dict[tuple[str, str], list[float]]
 
 
 def in_rounds(switch: ModuleType) -> Found:
-    """Return values of several rounds with which every claim holds."""
+    """Return measured values of several rounds that satisfy every claim."""
     small = ["memory", switch.COLD, switch.WARM, f"{switch.OWN_LATENCY}, p50",
              "pipeline, telemetry",
              *(f"pipeline, {kind} {count}" for kind in ("lpm", "exact") for count in (10, 10000)),

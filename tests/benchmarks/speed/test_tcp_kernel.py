@@ -29,7 +29,7 @@ def test_it_takes_real_time(tmp_path: Path) -> None:
 
 
 def test_goodput_is_that_after_slow_start(tcp_kernel: ModuleType) -> None:
-    """From 2 to 4 s, there is a segment every 10 ms and an RTT of 20 ms.
+    """From 2 to 4 s, a segment arrives every 10 ms, and the RTT is 20 ms.
 
     Other times have other values.
     """
@@ -65,7 +65,7 @@ def test_a_slow_machine_makes_a_run_invalid(
 
 
 def test_a_machine_that_stalled_makes_a_run_invalid(tcp_kernel: ModuleType) -> None:
-    """17 of 1,000 probes were 1.1 ms later than the link delay, and ten were lost."""
+    """Of 1,000 probes, 17 arrived 1.1 ms after the link delay, and ten were lost."""
     sent, received = np.zeros(1000, flows.SENT), np.zeros(990, flows.RECEIVED)
     sent["sent_ns"] = 10**9 + 10**6 * np.arange(1000)
     received["sequence"], received["sent_ns"] = np.arange(10, 1000), sent["sent_ns"][10:]

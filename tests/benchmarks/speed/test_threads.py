@@ -96,7 +96,7 @@ def test_a_core_that_others_use_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_ratio_that_the_machine_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The longer of two independent runs takes 1.25 times as long as one run: at most 1.6."""
+    """Two parallel runs take 1.25 times as long as one run, so the ratio is at most 1.6."""
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     import threads  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Append's lists: a reader gets each entry once and in order, and counts missed ones."""
+"""Lists of Append: a reader gets each entry once and in order, and counts missed entries."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_several_readers_each_get_all() -> None:
 
 
 def test_what_was_overwritten_is_counted_and_not_read() -> None:
-    """The next batch may be half written, so one batch fewer than the ring holds can be read."""
+    """One batch less than the size of the ring can be read, because a batch may be half written."""
     translator = Translator(4, size=8)
     reader = Reader(translator.ring)
     translator.write(2)
@@ -116,7 +116,7 @@ def test_a_lap_that_was_lost_as_a_whole_is_not_read_again() -> None:
 
 
 class Overtaken:
-    """Ring whose translator continues to write while a reader copies a batch."""
+    """A ring into which a translator writes while a reader copies a batch."""
 
     def __init__(self, ring: NDArray[Any], goes_on: Callable[[], None]) -> None:
         self._ring, self._goes_on = ring, goes_on
@@ -147,7 +147,7 @@ def test_what_is_overwritten_while_it_is_read_is_not_given_out() -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 8])
 def test_numbers_wrap_after_the_last(size: int) -> None:
-    """The range of batch numbers is no multiple of the ring size; slots continue."""
+    """The range of batch numbers is no multiple of the ring size, but slots stay consecutive."""
     first = Place(NUMBERS - 4, 1)
     translator = Translator(2, size, first)
     reader, found = Reader(translator.ring, first), []

@@ -1,4 +1,4 @@
-"""The DTA dissector in tshark: each field of the format.
+"""The DTA dissector finds each field of the format, in tshark.
 
 Skipped without tshark. The dissector was written from the specification, independently of the
 packets in scapy.
@@ -53,7 +53,7 @@ KEYS = {"key-write": KEY_HEX, "increment": KEY_HEX, "postcard": KEY_HEX,
 def dissected(
     folder: Path, payloads: Sequence[Packet], *preferences: str, snap: int | None = None
 ) -> list[dict[str, list[str]]]:
-    """Return tshark's DTA fields of packets by name, and expert messages.
+    """Return the DTA fields of packets by name, and the expert messages, as reported by tshark.
 
     `snap`: captured bytes per packet; None: all.
     """

@@ -1,4 +1,4 @@
-"""The generator at a host, in virtual time: finally, a translator has received all reports."""
+"""The generator at a host, in virtual time: the translator receives all reports in the end."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,9 +51,10 @@ def generated(
     rates: Sequence[Rate] = (),
     made_up: int = 0,
 ) -> dict[str, Any]:
-    """Return the result of a generator at h1, the counters of the translator at s2, and h2's
-    memory. For `lost_ms` after the first report, the link between h1 and s2 loses all packets. h2
-    sends a datagram that is not a NACK, and then unjustified NACKs at intervals of 0.1 ms.
+    """Return three results: of the generator at h1, the translator at s2, and the memory of h2.
+
+    The link between h1 and s2 loses all packets in the interval `lost_ms` after the first report.
+    h2 sends a datagram that is not a NACK, and then unjustified NACKs at intervals of 0.1 ms.
     """
     responder = Responder("10.0.0.2", [Writer(PEER, SLOT, SLOTS)])
     session = WriteSession(1, "h2", PEER, responder.targets[0], ack_every=1)
@@ -116,8 +117,9 @@ def test_what_is_kept_no_more_is_counted(tmp_path: Path) -> None:
 
 
 def test_what_a_rate_refuses_comes_back_until_there_is_room(tmp_path: Path) -> None:
-    """Rejected reports are not requested once per RTT, which would be some hundred requests per
-    report.
+    """The translator does not request rejected reports once per RTT.
+
+    It would send some hundred requests per report.
     """
     load = Load(50, redundancy=1, retransmittable=True, reporter=3)
     told = generated(tmp_path, Generator(load, "10.0.0.2", 10_000), (0, 0), [Rate(1, 2000)])
@@ -130,8 +132,9 @@ def test_what_a_rate_refuses_comes_back_until_there_is_room(tmp_path: Path) -> N
 def test_nacks_without_end_have_an_end(
     patience_ns: int, tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a forged NACK every 0.1 ms for 150 ms, a report is resent at doubling intervals, and
-    finally not at all.
+    """A host sends a forged NACK every 0.1 ms for 150 ms.
+
+    The generator resends the report at doubling intervals, and then no longer.
     """
     monkeypatch.setattr(generator, "PATIENCE_NS", patience_ns)
     load = Load(3, retransmittable=True, reporter=3)

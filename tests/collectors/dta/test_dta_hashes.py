@@ -1,4 +1,4 @@
-"""The hashes of DTA: MurmurHash3 as published, and independence of its uses."""
+"""The hashes of DTA: they equal the published MurmurHash3, and their uses are independent."""
 
 import numpy as np
 import pytest
@@ -89,7 +89,7 @@ def test_a_key_is_its_words_the_most_significant_first() -> None:
 
 
 def test_keys_with_one_common_slot_have_different_other_slots() -> None:
-    """With CRCs, which are affine, all copies of two keys would collide if one copy does."""
+    """CRCs are affine, so if one copy of two keys collided, all their copies would collide."""
     places = slots(random_keys(20_000, 3), 2, 1 << 8)
     meet = places[:, :-1] == places[:, 1:]
     both = np.sum(meet[0] & meet[1])
@@ -98,7 +98,10 @@ def test_keys_with_one_common_slot_have_different_other_slots() -> None:
 
 
 def test_keys_with_the_same_slot_have_different_checksums() -> None:
-    """With bits of one CRC for slot and checksum, 1 of 2^(31 - slot bits) would be equal."""
+    """Slot and checksum are not bits of one CRC.
+
+    Otherwise, 1 of 2^(31 - slot bits) checksums would be equal.
+    """
     keys = random_keys(1 << 18, 4)
     places, sums = slots(keys, 1, 1 << 16)[0], checksums(keys, 16)
     order = np.argsort(places, kind="stable")

@@ -1,4 +1,4 @@
-"""Paths as INT sinks write them: the reported nodes of long and short paths."""
+"""Paths that INT sinks write: the nodes of long and of short paths are reported."""
 
 import numpy as np
 import pytest

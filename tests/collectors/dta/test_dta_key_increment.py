@@ -1,4 +1,4 @@
-"""Counters of Key-Increment: never below ground truth, errors as in theory, persistence."""
+"""Counters of Key-Increment: not below ground truth, with errors as in theory, and persistent."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def test_the_estimate_is_the_minimum_of_the_added_rows() -> None:
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_errors_are_distributed_as_theory_says(rows: int) -> None:
-    """For keys that were never counted, over 200 sets of counters."""
+    """The keys were never counted. The test uses 200 sets of counters."""
     sizes = np.ceil(400 / np.arange(1, 101)).astype(np.int64)
     above = []
     for seed in range(200):

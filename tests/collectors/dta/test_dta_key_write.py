@@ -150,7 +150,7 @@ def test_a_key_is_known_by_all_its_bits_and_by_as_many_of_the_checksum_as_there_
 
 
 def test_the_store_is_its_file(tmp_path: Path) -> None:
-    """A killed process has written the file; a region of a different length is rejected."""
+    """A process that was killed wrote the file. A region of a different length is rejected."""
     path = tmp_path / "store"
     subprocess.run([sys.executable, "-c", WRITER, path], check=True)
     answers = Store(Region(slot(3), 1 << 10, path).records).query(key_words([8, 9, 7]), 2)

@@ -120,7 +120,7 @@ def test_a_copy_of_gaps_is_not_like_one_whose_value_is_zero() -> None:
 
 
 def test_a_random_word_is_a_code_as_often_as_theory_says() -> None:
-    """There are enough values to observe this; the other four words of each chunk are correct."""
+    """The test has enough values. The other four words of each chunk are correct."""
     values, count = 1 << 22, 1 << 16
     keys, chunks = some_keys(count // 4, 2), np.zeros(count, CHUNK)
     places, first = np.unique(slots(keys, 1, count)[0], return_index=True)
@@ -154,7 +154,7 @@ def test_no_key_is_no_path() -> None:
 
 
 def test_how_many_flows_are_alone_is_as_theory_says() -> None:
-    """Mean and deviation by theory, compared with 4,000 draws: within 4 standard errors."""
+    """The mean and deviation of 4,000 draws are within 4 standard errors of theory."""
     flows, rows, draws = 60, 64, 4000
     counts = np.array([
         np.count_nonzero(np.bincount(row) == 1)

@@ -16,7 +16,7 @@ def test_columns_come_back_as_rows() -> None:
 
 
 def test_estimates_are_never_too_low_and_few_too_high() -> None:
-    """The overestimate exceeds e / w of the total with probability e^-rows.
+    """With probability e^-rows, an estimate is more than e / w of the total too high.
 
     (Cormode and Muthukrishnan 2005)
     """

@@ -1,4 +1,4 @@
-"""Theory of Key-Write and Key-Increment, compared with independent results, and its limits."""
+"""Theory of Key-Write and Key-Increment: its limits, and a comparison with other results."""
 
 import math
 
@@ -49,7 +49,10 @@ def test_the_best_number_of_copies_changes_where_it_must(pair: tuple[int, int]) 
 
 
 def test_published_example() -> None:
-    """Load 0.1, 2 copies, 32 bits: 3.29 % of queries find nothing, and 1.5e-11 are wrong."""
+    """The load is 0.1, with 2 copies and 32 bits.
+
+    3.29 % of queries find nothing, and 1.5e-11 of them are wrong.
+    """
     found = outcome(0.1, 2, 32, Policy.PLURALITY)
     assert found.empty == pytest.approx(0.0329, abs=0.00005)
     assert found.wrong == pytest.approx(1.5e-11, rel=0.04)
@@ -58,8 +61,9 @@ def test_published_example() -> None:
 @pytest.mark.parametrize("policy", Policy)
 @pytest.mark.parametrize("copies", range(1, 6))
 def test_an_outcome_is_that_of_all_cases(copies: int, policy: Policy) -> None:
-    """Each copy is own, mistaken for own, or neither: the result must equal the sum over all 3^N
-    cases.
+    """The result must equal the sum over all 3^N cases.
+
+    The slot of each copy contains the own key, a key that is mistaken for it, or another key.
     """
     gone, match = float(overwritten(0.7, copies)), 2.0**-3
     chances = np.array([1 - gone, gone * match, gone * (1 - match)])
@@ -120,7 +124,7 @@ def test_an_absent_key_is_answered_wrongly_or_not_at_all() -> None:
 
 @pytest.mark.parametrize("copies", [2, 3])
 def test_two_copies_of_one_other_key_are_as_rare_as_theory_says(copies: int) -> None:
-    """In small stores, where this occurs, compared by the owner of each slot."""
+    """The test compares the owners of slots in small stores, where such copies occur."""
     slots, stores, rng = 64, 4000, np.random.default_rng(1)
     twice = 0
     for _ in range(stores):

@@ -1,4 +1,4 @@
-"""rdma_rxe, the kernel's RoCE stack, as reference: packets to queue pairs in a virtual machine."""
+"""The reference: sends packets to rdma_rxe, the kernel's RoCE stack, in a virtual machine."""
 
 import contextlib
 import select
@@ -29,7 +29,7 @@ from telemark.traffic.received import Frames
 OWN_MAC, PEER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
 MAC_BYTES = bytes.fromhex(OWN_MAC.replace(":", ""))
 ADDRESSES = {"v2": ("10.9.0.1", "10.9.0.2"), "v2_ipv6": ("fd09::1", "fd09::2")}
-BATCH = 32  # frames; fewer than any queue on the path holds
+BATCH = 32  # frames; every queue on the path has room for more
 FIRST_QPN = 0x1000  # first QPN of peers; the sentinel has the number before it
 
 
@@ -59,11 +59,12 @@ class Judge:
         self._sentinels = 0  # number of sent sentinels
 
     def try_out(self, cases: Sequence[tuple[str, Case]]) -> list[Outcome]:
-        """Return rxe's results for each case, given the RoCE version to use.
+        """Return rxe's results for each pair of a RoCE version and a case.
 
         Each case has its own region and queue pair. Therefore the first packets of all cases are
-        sent together, then all second packets, and so on. A sentinel follows some of them. Its ACK
-        shows that rxe has processed all earlier packets, because rxe processes packets in order.
+        sent together, then all second packets, and so on. A sentinel is sent after every few
+        packets. Its ACK shows that rxe has processed all earlier packets, because rxe processes
+        packets in order.
         """
         benches = [_bench(FIRST_QPN + i, version, case)
                    for i, (version, case) in enumerate(cases)]  # fmt: skip
@@ -134,7 +135,7 @@ class Rxe:
         self.connect = self._endpoint.connect
 
     def register(self, region: Region) -> Domain:
-        """Register an equal region in the virtual machine."""
+        """Register a region with the same content in the virtual machine."""
         self._regions.append(self._judge.machine.make(Region, region.record, region.count))
         domain: Domain = self._endpoint.register(self._regions[-1])
         return domain
@@ -157,7 +158,8 @@ def answering(
 ) -> Iterator[list[bytes]]:  # fmt: skip
     """Let a responder process all frames; yield the list of processed frames.
 
-    With a manager, it also processes connection requests; `lose` selects responses to drop.
+    With a manager, the responder also processes connection requests. `lose` selects responses to
+    drop.
     """
     came: list[bytes] = []
     ended = threading.Event()

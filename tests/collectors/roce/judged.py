@@ -14,7 +14,7 @@ from collectors.roce.verbs import Verbs
 
 
 class Bench(NamedTuple):
-    """Requirements of a case."""
+    """The region and the queue pair that a case needs."""
 
     address: str
     peer: Peer

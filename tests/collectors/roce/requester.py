@@ -1,4 +1,4 @@
-"""A manual requester: builds RoCE requests with changes, and parses responses."""
+"""A requester for tests: builds RoCE requests, also invalid ones, and parses responses."""
 
 import struct
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class Session:
 
     @cached_property
     def network(self) -> Packet:
-        """Return new layers of a request below BTH."""
+        """Return the layers below the BTH of a request."""
         addresses = {"src": self.peer.address, "dst": self.target.address}
         if self.version == "v2":
             return IP(**addresses, flags="DF", id=0) / UDP(sport=UDP_SOURCE, chksum=0)
@@ -53,7 +53,7 @@ class Session:
         return GRH(sgid=source, dgid=destination)
 
     def frame(self, content: Packet) -> bytes:
-        """Return a request, given from BTH on, as a frame."""
+        """Return the frame of a request, whose layers from BTH on are given."""
         ethernet = Ether(src=self.peer_mac, dst=self.mac)
         content[BTH].icrc = 0  # otherwise scapy would build everything twice
         built = bytes(ethernet / self.network.copy() / content)
@@ -110,7 +110,7 @@ Request = Callable[[Session], bytes]
 
 def request(op: int, psn: int, *headers: Packet, data: bytes = b"", pad: int | None = None,
             ack: bool = True, **bth: Any) -> Request:  # fmt: skip
-    """Return a request from BTH on; `psn` is relative to the first PSN of the session."""
+    """Return the layers of a request from BTH on; `psn` is relative to the session's first PSN."""
     padding = -len(data) & 3 if pad is None else pad
 
     def build(session: Session) -> bytes:
@@ -136,7 +136,10 @@ def _placed(header: Packet, target: Target) -> Packet:
 
 def write(psn: int, data: bytes, at: int = 0, *, op: int = Op.WRITE_ONLY, length: int | None = None,
           key: int = 0, immediate: int | None = None, **more: Any) -> Request:  # fmt: skip
-    """Return WRITE FIRST or ONLY; `at` is an offset in the region, `key` is added to the R_Key."""
+    """Return a WRITE FIRST or ONLY.
+
+    `at` is an offset in the region. `key` is added to the R_Key.
+    """
     reth = RETH(va=at & (1 << 64) - 1, rkey=key, length=len(data) if length is None else length)
     if immediate is None:
         return request(op, psn, reth, data=data, **more)
@@ -152,12 +155,12 @@ def go_on(psn: int, data: bytes, op: int = Op.WRITE_MIDDLE, *, immediate: int | 
 
 
 def add(psn: int, at: int, addend: int, *, key: int = 0, **more: Any) -> Request:
-    """Return FETCH_ADD."""
+    """Return a FETCH_ADD request."""
     return request(Op.FETCH_ADD, psn, AtomicETH(va=at, rkey=key, swap=addend), **more)
 
 
 def swap(psn: int, at: int, compare: int, value: int, *, key: int = 0, **more: Any) -> Request:
-    """Return COMPARE_SWAP."""
+    """Return a COMPARE_SWAP request."""
     header = AtomicETH(va=at, rkey=key, swap=value, compare=compare)
     return request(Op.COMPARE_SWAP, psn, header, **more)
 

@@ -1,4 +1,4 @@
-"""The responder at a host: manual requests through two switches, and the responses."""
+"""The responder at a host: its responses to requests that cross two switches."""
 
 from pathlib import Path
 

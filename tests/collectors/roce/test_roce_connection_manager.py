@@ -1,4 +1,4 @@
-"""Connection management with manual messages (IBTA, 12.6)."""
+"""Connection management (IBTA, 12.6), with messages that the test builds."""
 
 import struct
 from typing import Any
@@ -123,7 +123,7 @@ def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None
 def test_a_reply_that_a_peer_rejects_ends_its_connection(
     own_id_off: int | None, stays: bool
 ) -> None:
-    """None: the peer rejects after a timeout before REP, so it does not know the id."""
+    """With None, the peer rejects after a timeout before the REP, so it does not know the id."""
     client = Client()
     answer = client.exchange(REQ, request())
     assert answer is not None
@@ -157,7 +157,7 @@ def test_a_request_that_comes_again_gets_the_same_queue_pair() -> None:
 
 @pytest.mark.parametrize("again", [{"qpn": b"new"}, {"their_id": 0xF00D}])
 def test_a_restarted_peer_has_one_queue_pair(again: dict[str, Any]) -> None:
-    """The peer has crashed. It now uses the id or the queue pair of its old connection."""
+    """A peer that crashed now uses the id or the queue pair of its old connection."""
     client = Client(limits=Limits(queue_pairs=1))
     assert client.exchange(REQ, request()) is not None
     answer = client.exchange(REQ, request(**again))

@@ -1,5 +1,6 @@
-"""The CRC of the responder, by carry-less products and by tables, compared with a bit-by-bit CRC
-and zlib.
+"""The CRC of the responder, compared with a bit-by-bit CRC and with zlib.
+
+The responder computes the CRC by carry-less products or by tables.
 """
 
 import ctypes

@@ -44,7 +44,7 @@ def test_a_target_is_leased_and_given_back() -> None:
 
 
 def test_no_data_follows_a_request_and_the_end_of_a_lease_is_detected() -> None:
-    """If more data could follow a request, the server would have to store any amount of it."""
+    """If data could follow a request, the server would have to store any amount of data."""
 
     async def body(nic: SoftNic, port: int) -> None:
         lease = await exchange.lease("127.0.0.1", port, PEER)

@@ -39,8 +39,9 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
 
 
 def message(session: Session, rng: random.Random) -> bytes:
-    """Return a random connection management message with few different ids, so that some messages
-    are valid.
+    """Return a random connection management message.
+
+    There are few different ids, so that some messages are valid.
     """
     attribute = rng.choice([*Attribute, 0x99])
     mad = struct.pack("!BBBBHHQHHI", 1, 7, 2, 3, 0, 0, rng.randrange(4), attribute, 0, 0)

@@ -1,4 +1,4 @@
-"""RoCE packets in scapy: iCRC of packets sent by NICs, building and parsing of layers."""
+"""RoCE packets in scapy: the iCRC of packets from NICs, and building and parsing of layers."""
 
 from ipaddress import IPv6Address
 

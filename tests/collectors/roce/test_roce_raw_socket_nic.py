@@ -1,4 +1,4 @@
-"""The responder on a packet socket: both ends of a veth pair in a network namespace."""
+"""The responder on a packet socket at one end of a veth pair, in a network namespace."""
 
 import os
 import subprocess

@@ -43,7 +43,7 @@ def test_a_file_has_one_collector_and_any_readers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_collectors_workers_do_not_keep_its_file(dies: bool, tmp_path: Path) -> None:
-    """Otherwise, a lock would exist as long as any process with a copy of its descriptor."""
+    """Otherwise, the file would stay locked as long as a worker has a copy of the descriptor."""
     path, (stop_read, stop_write), (here, there) = tmp_path / "records", os.pipe(), os.pipe()
     region = Region(TCP, 3, path)
     region.claim()

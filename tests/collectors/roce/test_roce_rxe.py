@@ -1,4 +1,4 @@
-"""rdma_rxe, the RoCE stack of Linux: as receiver of packets of this project, and as an endpoint."""
+"""rdma_rxe, the RoCE stack of Linux: it receives this project's packets, also as an endpoint."""
 
 import dataclasses
 import errno
@@ -97,7 +97,7 @@ def test_rxe_gives_the_same_verdicts_but_where_the_list_says_so(judge: Judge) ->
 
 
 def test_the_endpoint_takes_what_peers_write(judge: Judge) -> None:
-    """The interface from end to end: a region in a file, completions, counts, closing."""
+    """The test uses the whole interface: a region in a file, completions, counts, closing."""
     own, address = ADDRESSES["v2"]
     call, make = judge.machine.call, judge.machine.make
     endpoint, region = make(Verbs, own), make(Region, TCP, 4, Path("/tmp/records"))
@@ -178,7 +178,7 @@ def test_rxe_as_a_peer_is_content_with_our_responder_and_sends_what_was_captured
 
 
 def append(translator: Gatherer, size: int) -> NDArray[np.void]:
-    """Append to a ring of batches of `size` entries, for one and a half laps."""
+    """Append entries to a ring for one and a half laps; a batch has `size` entries."""
     memory = translator.lists(size, batches=4, count=1)
     for number in range(6 * size):
         translator.report(ours(Append(list=0, data=number + 1)))
@@ -186,7 +186,7 @@ def append(translator: Gatherer, size: int) -> NDArray[np.void]:
 
 
 def merge(translator: Gatherer) -> NDArray[np.void]:
-    """Merge two sketches of two reporters."""
+    """Merge the sketches of two reporters."""
     memory = translator.sketches(2)
     reporters = Reporters(translator, 2)
     for sketch in range(2):
@@ -255,7 +255,7 @@ def test_peers_of_librdmacm_connect_write_and_leave(judge: Judge) -> None:
         return frame in lost
 
     def make_room() -> None:
-        """Take completions after the peer has received an RNR NAK."""
+        """Remove completions from the full queue after the peer has received an RNR NAK."""
         deadline_s = time.monotonic() + 60
         while not nic.counts().refused["NO_RECEIVE"] and time.monotonic() < deadline_s:
             time.sleep(0.001)

@@ -129,7 +129,7 @@ return Report(checks=[Check("done", 1, 1, 0)], samples=[{"done": 1}])
 
 
 def of_queue_pair(captured: list[bytes], qpn: int) -> list[bytes]:
-    """Return the frames of a queue pair, without frames that ICMP errors quote."""
+    """Return the frames of a queue pair, but not the frames that ICMP errors quote."""
     packets = [(each, Ether(each)) for each in captured]
     return [each for each, packet in packets
             if BTH in packet and ICMP not in packet and packet[BTH].dqpn == qpn]  # fmt: skip
@@ -138,7 +138,7 @@ def of_queue_pair(captured: list[bytes], qpn: int) -> list[bytes]:
 def ours(
     target: Target, peer: Peer, mac: str, requests: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[bytes, list[Completion], list[bytes]]:
-    """Return memory, completions and responses of the software responder for the frames."""
+    """Return what the software responder makes of the frames: memory, completions, responses."""
     monkeypatch.setattr(softnic, "BASE", target.base)
     nic = softnic.SoftNic(target.address, mac=mac, first_qpn=target.qpn)
     region = Region(np.dtype("u1"), target.length)

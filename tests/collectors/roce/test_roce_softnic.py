@@ -1,5 +1,6 @@
-"""The software endpoint beyond the list of verdicts: registration, connections, counters, error
-texts.
+"""The software endpoint: registration, connections, counters, error texts.
+
+The list of verdicts does not include these.
 """
 
 import os

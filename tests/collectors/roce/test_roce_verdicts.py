@@ -1,4 +1,4 @@
-"""The list of verdicts, checked against the software endpoint."""
+"""The software endpoint reacts to each packet as the list of verdicts says."""
 
 import os
 

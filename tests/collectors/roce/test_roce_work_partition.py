@@ -11,7 +11,7 @@ COUNT, RECORDS = 64, np.dtype("<u8")
 
 
 def test_workers_take_each_record_once() -> None:
-    """Records contain their number, which workers add to shared memory."""
+    """Each record contains its number. Workers add this number to a sum in shared memory."""
     ring, sums = Region(RECORDS, COUNT), Region(RECORDS, 3 * 1000)
     partition = WorkPartition(COUNT, most=5)
     workers = []

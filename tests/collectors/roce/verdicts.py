@@ -1,9 +1,9 @@
 """Valid and invalid RoCE packets, and the required reaction of a responder.
 
-The same list is for every responder. The verdicts are those of the InfiniBand Architecture
-Specification (volume 1, chapter 9, and its annexes A16 and A17). Where it is ambiguous, the
-verdicts are those of Linux's rdma_rxe. A case is a queue pair and a few packets. `reason` is the
-counter of the software endpoint for a rejected packet; other responders have none.
+Tests use the same list for all responders. The verdicts are those of the InfiniBand Architecture
+Specification (volume 1, chapter 9, and its annexes A16 and A17). Where the specification is
+ambiguous, the verdicts are those of Linux's rdma_rxe. A case is a queue pair and a few packets.
+`reason` is the counter of the software endpoint for a rejected packet; other responders have none.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ class Case:
 
 
 def alike(answers: list[Answer], expected: Answer | None) -> bool:
-    """Compare responses with the expected one; RNR timers and credits may have any value."""
+    """Return whether responses are as expected; RNR timers and credits may have any value."""
     if expected is None or len(answers) != 1:
         return not answers and expected is None
     found = answers[0]

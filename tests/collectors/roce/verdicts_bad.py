@@ -46,7 +46,7 @@ def flipped(build: Request, at: Callable[[bytearray, int], int], bit: int = 0x01
 
 
 def not_believed() -> Iterator[Case]:
-    """Packets with a wrong iCRC, or not for this queue pair: no response."""
+    """Packets with a wrong iCRC, or for another queue pair: no response."""
     places: dict[str, Callable[[bytearray, int], int]] = {
         "iCRC": lambda frame, bth: len(frame) - 1,
         "first byte of the iCRC": lambda frame, bth: len(frame) - 4,
@@ -192,7 +192,7 @@ def lengths() -> Iterator[Case]:
 
 
 def rights() -> Iterator[Case]:
-    """Rights that the queue pair or its region does not have, or that no peer has."""
+    """Requests without the right of the queue pair or region, and requests that no peer may send"""
     write_only, add_only = {"access": Access.WRITE}, {"access": Access.ATOMIC}
     yield refused("add without the right", add(0, 8, 1), INVALID, "ACCESS", **write_only)
     yield refused("swap without the right", swap(0, 8, 0, 1), INVALID, "ACCESS", **write_only)
@@ -296,7 +296,7 @@ def order() -> Iterator[Case]:
 
 
 def receives() -> Iterator[Case]:
-    """More immediate values than there is room for."""
+    """More immediate values than the responder can store."""
     full = tuple(Step(write(i, b"x", i, immediate=i), ack(i, msn=i + 1)) for i in range(2))
     rnr = Step(write(2, b"evil", immediate=2), Answer(2, Nak.RNR, 2), "NO_RECEIVE")
     after = Step(write(2, b"fine", 8), ack(2, msn=3))

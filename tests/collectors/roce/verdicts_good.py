@@ -36,7 +36,7 @@ def writes() -> Iterator[Case]:
 
 
 def header_bits() -> Iterator[Case]:
-    """Optional header bits, and bits that the network may change."""
+    """Packets with optional header bits, and with bits that the network may change."""
     for name, fields in {
         "solicited event": {"solicited": 1},
         "not migrated": {"migreq": 0},
@@ -133,7 +133,7 @@ def atomics() -> Iterator[Case]:
 
 
 def fields_below() -> Iterator[Case]:
-    """UDP fields."""
+    """Packets with other UDP fields."""
 
     def with_checksum(frame: bytearray, bth: int) -> None:
         udp, end = bth - 8, len(frame)

@@ -1,4 +1,4 @@
-"""The search for unset values visits a state or loop a few times, not once per path to it."""
+"""The search for unset values visits each state or loop only a few times, not once per path."""
 
 import pytest
 from programs_to_check import check, program
@@ -8,7 +8,7 @@ from minip4.compiler.analysis.flow import Flow
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Counts the calls of some methods of Flow."""
+    """Count the calls of some methods of Flow."""
     counts: dict[str, int] = {}
     for name in ("parser_state", "assignment"):
         method = getattr(Flow, name)

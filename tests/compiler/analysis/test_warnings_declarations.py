@@ -191,7 +191,7 @@ def test_unused_declarations_of_included_files_have_no_warning(tmp_path: Path) -
 
 
 def test_a_list_of_thousands_is_compared_with_its_first_masks_and_ranges() -> None:
-    """Otherwise, the time would grow with the square of the length."""
+    """Otherwise, the time would grow with the square of the length of the list."""
     for is_range in (False, True):
         rows = [keysets(n, is_range) for n in range(MOST_SHAPES + 1)]
         nodes = [
@@ -204,7 +204,7 @@ def test_a_list_of_thousands_is_compared_with_its_first_masks_and_ranges() -> No
 
 
 def keysets(n: int, is_range: bool) -> list[Keyset]:
-    """Return keysets, none of which covers one with a different `n`."""
+    """Return keysets; a keyset does not cover the keysets of another `n`."""
     if is_range:
         return [Keyset(3 * n, 3 * n + 1, 0, is_range=True)]
     return [Keyset(1 << n, 1 << n, 1 << n)]

@@ -1,5 +1,6 @@
-"""Warnings about shifts, keys and arguments that have less effect than expected, and cases without
-warning. `§` marks the location of the only warning.
+"""Warnings about shifts, keys and arguments that have less effect than expected.
+
+Some programs cause no warning. `§` marks the location of the only warning.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ def table(key: str, entry: str = "1") -> dict[str, str]:
 
 
 def preserving(call: str, index: str = "1") -> str:
-    """Return a whole program whose metadata has a field with @field_list(index)."""
+    """Return a complete program with a metadata field that has @field_list(index)."""
     text = program(body=call).replace("bit<8> x;", f"@field_list({index}) bit<8> x;", 1)
     return text.replace("struct", "enum bit<8> Lists { none = 0, some = 1 } struct", 1)
 

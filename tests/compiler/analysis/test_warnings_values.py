@@ -1,5 +1,6 @@
-"""Warnings about values used before they are set, and fields of invalid headers, and cases without
-warning. `§` marks the location of the only warning.
+"""Warnings about values used before they are set, and about fields of invalid headers.
+
+Some programs cause no warning. `§` marks the location of the only warning.
 """
 
 from __future__ import annotations
@@ -339,7 +340,7 @@ def test_the_words() -> None:
 
 
 def test_the_words_wait_for_all_ways() -> None:
-    """On the first path to the state the header is invalid; over all paths it may be valid."""
+    """The header is invalid on the first path to the state. On other paths it is valid."""
     text = program(
         states="""state start { m.y = h.ethernet.type; packet.extract(h.ethernet);
         transition select(m.x) { 0: start; _: accept; } }"""

@@ -1,4 +1,4 @@
-"""Decorations of the checked tree: types, constants, declarations, calls, conversions."""
+"""The checker adds types, constants, declarations, calls and conversions to the tree."""
 
 import pytest
 from programs_to_check import WHOLE, check, expression, find, local, program, statements

@@ -62,8 +62,9 @@ class Expressions(Storage):
         return header, name
 
     def header(self, e: Json) -> str:
-        """Return the header of a reference. p4c writes a run-time index of a stack as an
-        expression.
+        """Return the header of a reference.
+
+        p4c writes a run-time index of a stack as an expression.
         """
         if e["type"] == "header":
             return str(e["value"])
@@ -74,7 +75,7 @@ class Expressions(Storage):
         return self.stacks[operation["left"]["value"]][self.evaluate(operation["right"])]
 
     def bits(self, offset: int, width: int) -> int:
-        """Return bits of the packet that are not extracted yet."""
+        """Return bits that follow the extracted part of the packet."""
         if self.position + offset + width > len(self.packet):
             raise ParserError("PacketTooShort")
         return int(self.packet[self.position + offset :][:width] or "0", 2)
@@ -106,8 +107,9 @@ class Expressions(Storage):
         return self.arithmetic(op, left, right)
 
     def is_whole(self, e: Json) -> bool:
-        """Return whether an expression is a header or a varbit field, which are compared by their
-        bits.
+        """Return whether an expression is a header or a varbit field.
+
+        These are compared by their bits.
         """
         return e["type"] == "header" or (
             e["type"] == "field" and self.widths.get(tuple(e["value"])) == "*"

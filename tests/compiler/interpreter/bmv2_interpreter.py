@@ -1,4 +1,4 @@
-"""A simple interpreter of BMv2 JSON, which tests compare with compiled programs.
+"""A simple interpreter of BMv2 JSON. Tests compare its results with those of compiled programs.
 
 It was written from docs/JSON_format.md, for tests only. Values are Python ints of unlimited size
 and bools, as in BMv2. Mixing them is an AssertionError. bmv2_switch.py implements the path of a
@@ -101,8 +101,8 @@ class Interpreter(Expressions):
     def extern(self, op: str, names: list[object], values: list[object]) -> None:
         """Execute a method of an extern.
 
-        `names` are those of its arguments, and `values` their values. An index out of bounds has no
-        effect.
+        `names` and `values` are the names and the values of its arguments. An index out of bounds
+        has no effect.
         """
         if op == "register_read":
             target, register, index = names[0], str(names[1]), values[2]
@@ -288,7 +288,7 @@ class Interpreter(Expressions):
         return self.headers[header]["metadata"] or self.parsed.valid[header]
 
     def calculate(self, name: str) -> int:
-        """Compute over the fields bit by bit, without fields of invalid headers.
+        """Compute over the fields, bit by bit; fields of invalid headers are omitted.
 
         Zeros pad the last byte.
         """

@@ -129,7 +129,7 @@ class Storage:
             self.assign_varbit((target, name), (source, name))
 
     def same_headers(self, a: str, b: str) -> bool:
-        """Return whether both headers are valid and all fields are equal, as BMv2 does."""
+        """Compare headers as BMv2 does: both must be valid, and all fields must be equal."""
         return self.parsed.valid[a] and self.parsed.valid[b] and all(
             self.field_bits(a, name) == self.field_bits(b, name) for name, *_ in self.fields[a]
         )  # fmt: skip
@@ -145,7 +145,7 @@ class Storage:
     # -- stacks
 
     def columns(self, stack: str) -> list[list[str]]:
-        """Return the headers of a stack; for a stack of unions, those of each member."""
+        """Return the headers of a stack; for a stack of unions, return one list per member."""
         if stack in self.stacks:
             return [self.stacks[stack]]
         members = [self.unions[u] for u in self.union_stacks[stack]]

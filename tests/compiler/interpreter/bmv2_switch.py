@@ -1,7 +1,8 @@
-"""Path of a packet through simple_switch, around the interpreter of BMv2 JSON.
+"""Path of a packet through simple_switch, with the interpreter of BMv2 JSON.
 
-Parse, ingress, then clone, resubmit, multicast, drop or unicast; egress, then clone, drop, deparse,
-recirculate. There are no queues and no clock, so the metadata for them are not set.
+A packet passes the parser and ingress. Then it is cloned, resubmitted, multicast, dropped or sent
+to one port. After egress, it is cloned, dropped, deparsed or recirculated. There are no queues and
+no clock, so metadata about queues and times are not set.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Switch(Interpreter):
     sessions: dict[int, list[tuple[int, int]]] = {}
 
     def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        """Process a frame; return all (port, frame) that leave, in no order."""
+        """Process a frame; return all (port, frame) that leave, in any order."""
         self.sent: list[tuple[int, bytes]] = []
         self.waiting: deque[Callable[[], None]] = deque()
         self.clear()
@@ -113,7 +114,10 @@ class Switch(Interpreter):
         self.parsed = original
 
     def again(self, frame: bytes, fields: int, instance: int) -> None:
-        """Process a packet from the parser on; only a list of fields of the metadata is kept."""
+        """Process a packet from the parser on.
+
+        Of its metadata, only the fields in a list are kept.
+        """
         kept = {name: self.parsed.values[name] for name in self.fields_of_list(fields)}
 
         def start() -> None:

@@ -10,7 +10,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Entry:
-    """An entry: for each key field the mask, and the minimum and maximum value after the mask."""
+    """An entry. Each key field has a mask, and a minimum and maximum of the masked value."""
 
     fields: list[tuple[int, int, int]]  # mask, min, max
     prefix: int  # number of bits of lpm fields

@@ -1,4 +1,4 @@
-"""Arguments are evaluated in source order, each only once, and copied out in that order (6.8)."""
+"""Arguments are evaluated and copied out in source order, and each only once (6.8)."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_register_into_a_slice(tmp_path: Path) -> None:
 def test_an_action_with_registers_and_branches_stays_one_action(tmp_path: Path, call: str) -> None:
     """bmv2 locks registers for one action.
 
-    With two actions, egress could write between read and write.
+    If the code became two actions, egress could write between the read and the write.
     """
     parts = {
         "locals": """register<bit<8>>(2) r;

@@ -71,7 +71,7 @@ LONG_STRINGS = {
 
 @pytest.mark.parametrize("name", LONG_STRINGS)
 def test_strings_that_span_lines(tmp_path: Path, name: str) -> None:
-    """Each result was compared with the output of GNU cpp, which p4c uses."""
+    """Each expected result equals the output of GNU cpp, which p4c uses."""
     source, expected = LONG_STRINGS[name]
     assert " ".join(texts(tmp_path, source)) == expected
 

@@ -1,5 +1,6 @@
-"""The DDoS filter, compared with a model of its rules: all kinds of frames, alternating rule sets,
-full maps.
+"""The DDoS filter, compared with a model of its rules.
+
+The tests use all kinds of frames, alternating rule sets, and full maps.
 """
 
 import os
@@ -99,7 +100,7 @@ def random_rule(rng: random.Random) -> Rule:
 def check(filter_: Filter, rules: list[Rule], frame: bytes, hits: Hits) -> str:
     """Run a frame.
 
-    Return its outcome, which must equal that of the model, and count the hit of the rule.
+    Return its outcome, which must equal the outcome of the model. Count the hit of the rule.
     """
     packet = parse(frame)
     before = filter_.counts()
@@ -216,7 +217,7 @@ def test_rules_that_cannot_be_are_refused(wrong: dict[str, Any], why: str) -> No
 def test_each_packet_sees_one_set_of_rules_while_sets_change(filter_: Filter) -> None:
     """Both rule sets drop all packets, by different rules.
 
-    A packet that saw half of each would pass.
+    A packet that saw a half of each set would pass.
     """
     sets = [
         [Rule(protocol=UDP, destination_port=9), Rule(protocol=UDP, source_port=1)],

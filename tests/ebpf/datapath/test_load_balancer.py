@@ -1,4 +1,4 @@
-"""The load balancer: Maglev's table compared with the paper, and the real server of each packet."""
+"""The load balancer: its table, compared with Maglev's paper, and the server of each packet."""
 
 import os
 import random
@@ -62,7 +62,7 @@ def goes_to(balancer: LoadBalancer, frame: bytes) -> bytes:
 
 
 def by_table(frame: bytes, names: list[str]) -> str:
-    """Return the real server of a connection, by the parser, hash and table of the model."""
+    """Compute the real server of a connection by the parser, hash and table of the model."""
     packet = parse(frame)
     ports = packet.source_port.to_bytes(2, "big") + packet.destination_port.to_bytes(2, "big")
     flow = packet.source + packet.destination + ports + bytes([packet.protocol, 0, 0, 0])
@@ -102,7 +102,7 @@ def test_tables_are_those_of_the_papers_pseudocode(count: int, places: int) -> N
 
 
 def test_hashes_are_murmurs() -> None:
-    """Known results of MurmurHash3_x86_32 with seed 0 for whole words."""
+    """The test uses known results of MurmurHash3_x86_32 with seed 0 for whole words."""
     known = {b"": 0, b"test": 0xBA6BD213, b"abcd": 0x43ED676A, b"\0\0\0\0": 0x2362F9DE,
              b"\xff\xff\xff\xff": 0x76293B50, b"\x21\x43\x65\x87": 0xF55B516B}  # fmt: skip
     for text, expected in known.items():
@@ -125,7 +125,7 @@ def test_connections_go_where_the_table_says_and_stay(balancer: LoadBalancer) ->
 
 
 def test_when_a_real_goes_only_its_connections_move(balancer: LoadBalancer) -> None:
-    """New connections move to another real server as often as the tables of Maglev differ."""
+    """Open connections to other real servers stay. New connections follow the new table."""
     there = reals(100)
     names = [*there]
     balancer.serve(SERVICE, there)
@@ -222,8 +222,9 @@ def outcome(packet: Packet, known: set[bytes]) -> str:
 
 
 def kinds(packet: Packet) -> Iterator[str]:
-    """Return the unusual properties of a frame that the balancer sends to a real server all the
-    same.
+    """Return the unusual properties of a frame.
+
+    The balancer sends such a frame to a real server, too.
     """
     if packet.vlans:
         yield "tags"
@@ -262,7 +263,7 @@ def answer(number: int, *, options: bytes = b"", fragment: int = 0) -> bytes:
 
 
 def answer6(number: int) -> bytes:
-    """Return the same from VIP6, over UDP."""
+    """Return such a packet from VIP6, over UDP."""
     payload = segment(UDP, 53, 1024 + number) + bytes(1000)
     return ipv6(int(VIP6), 0xFD00 << 112 | number, UDP, payload)
 

@@ -1,4 +1,4 @@
-"""The router, compared with a model of the packets that it forwards, and as part of a network."""
+"""The router, compared with a model of the packets that it forwards; and in a network."""
 
 import ipaddress
 import struct
@@ -24,7 +24,7 @@ def ip(text: str) -> int:
 
 @pytest.fixture
 def router() -> Iterator[Router]:
-    """Router between v0 and w0, with routes of all kinds; x0 is a device that it does not serve."""
+    """Router between v0 and w0, with routes of all kinds. It does not serve the device x0."""
     with wire.namespace():
         for name in "vwx":
             wire.veth(f"{name}0", f"{name}1")
@@ -150,8 +150,9 @@ def test_each_frame_is_forwarded_or_left_to_the_kernel(router: Router) -> None:
 
 
 def test_a_checksum_is_updated_to_what_it_would_be_anew(router: Router) -> None:
-    """RFC 1624, 4: an update must not give 0xFFFF instead of 0, so the test uses sums near both
-    values.
+    """An update must not give 0xFFFF instead of 0 (RFC 1624, 4).
+
+    Therefore the test uses sums near both values.
     """
     macs, to = read_mac("v0") + SENDER, ip("10.1.0.2")
     seen = set()
@@ -167,7 +168,7 @@ def test_a_checksum_is_updated_to_what_it_would_be_anew(router: Router) -> None:
 
 
 def test_packets_arrive_at_the_next_hop(router: Router) -> None:
-    """All live frames arrive, and the kernel itself forwards none of them."""
+    """All live frames arrive, and the router of the kernel forwards none of them."""
     macs = read_mac("v0") + SENDER
     many = [
         ethernet(ipv4(ip("10.0.0.2"), ip("192.168.0.0") + i, UDP, bytes(26)), 0x0800, macs=macs)

@@ -1,4 +1,4 @@
-"""A host edge marks, counts and records like a switch with p4src/ampm, packet by packet."""
+"""A host edge marks, counts and records each packet like a switch with p4src/ampm."""
 
 import ctypes
 import signal
@@ -48,7 +48,7 @@ TIMES_US = [
 
 
 class Edge:
-    """One end of a veth pair at chosen times, for departing or arriving packets."""
+    """One end of a veth pair, for departing or arriving packets. The test sets its clock."""
 
     def __init__(self, edge: MarkingEdge) -> None:
         self.edge = edge
@@ -67,8 +67,9 @@ class Edge:
         self.edge.set_schedule(offset_us, SCHEDULE.block_shift, 0)
 
     def pass_on(self, data: bytes, time_us: int, *, outgoing: bool) -> bytes:
-        """Return the frame that the edge passes on, if it arrives some microseconds after this
-        time.
+        """Return the frame that the edge passes on.
+
+        It arrives some microseconds after this time.
         """
         name = "ampm_leaving" if outgoing else "ampm_arriving"
         self.set_time(time_us)
@@ -118,7 +119,7 @@ WHOLE = {
 
 
 def same_records(edge: Edge, switch: Switch, methods: Method) -> None:
-    """Compare the records of edge and switch, except for microseconds."""
+    """Compare the records of edge and switch; their times may differ by microseconds."""
     held = edge.edge.read(0)
     for colour in (0, 1):
         cell = held["cells"][colour]

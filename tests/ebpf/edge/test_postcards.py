@@ -1,4 +1,4 @@
-"""Host edges report like INT switches: the same packets, the same fields, to one collector."""
+"""Host edges report the same packets with the same fields as INT switches, to one collector."""
 
 import json
 import socket
@@ -47,7 +47,10 @@ WHOLE = [
 
 @contextmanager
 def reporting(device: str, share: int = ALL) -> Iterator[tuple[PostcardEdge, list[bytes]]]:
-    """Yield an edge that reports all packets; return its datagrams when the `with` block ends."""
+    """Yield an edge that reports all packets, and a list.
+
+    When the `with` block ends, the list gets the datagrams of the edge.
+    """
     wire.run("ip link set lo up")
     sent: list[bytes] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
@@ -80,9 +83,7 @@ def reported(many: Sequence[bytes], share: int) -> list[bytes]:
 
 
 def compared(datagram: bytes) -> tuple[bytes, bytes]:
-    """Return the part of a report that does not depend on node and time: its header, and the
-    packet.
-    """
+    """Return the header and the packet of a report, which do not depend on node and time."""
     return datagram[8:20], datagram[20 + 4 * datagram[10] :]
 
 

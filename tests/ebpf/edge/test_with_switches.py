@@ -1,4 +1,4 @@
-"""Host edges and switches measure one flow, with one collector: each block is the same."""
+"""Host edges and switches measure one flow, with one collector; all blocks are equal."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Packets without a sender: one frame or many, with test runs and live frames."""
+"""Packets without a sender: test runs with one frame, and many live frames."""
 
 from collections.abc import Callable
 from pathlib import Path

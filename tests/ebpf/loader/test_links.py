@@ -1,4 +1,4 @@
-"""Programs at devices: their order, their replacement, and their removal when the process dies."""
+"""Programs at devices: their order, their replacement, and their removal with the process."""
 
 import subprocess
 import sys
@@ -46,7 +46,7 @@ def seen(*objects: ProgramObject) -> list[int]:
 
 
 def arrive(loaded: Loaded, veth: Veth, count: int = 100) -> None:
-    """Let packets arrive at v1: a program at v0 sends them there by XDP_TX."""
+    """Let packets arrive at v1. A program at v0 sends them to v1 by XDP_TX."""
     back = loaded(TX)
     with attach_xdp(loaded(PASS).programs["at_xdp"], veth[0]):
         run_live(back.programs["at_xdp"], FRAME, count, ingress=veth[0])
@@ -133,7 +133,10 @@ def test_no_packet_is_lost_while_programs_are_replaced(loaded: Loaded, veth: Vet
     replaced = count = 0
 
     def send() -> None:
-        """Send until both programs have seen packets, which may take long on a loaded machine."""
+        """Send packets until both programs have seen some.
+
+        This may take long on a loaded machine.
+        """
         nonlocal count
         while count < LEAST or (count < MOST and not min(seen(old, new))):
             arrive(loaded, veth, LEAST // 4)

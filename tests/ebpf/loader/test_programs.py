@@ -1,4 +1,4 @@
-"""Programs are compiled and loaded with constants; errors are one line with the reason."""
+"""Programs are compiled and loaded with constants. An error is one line with the reason."""
 
 import os
 import signal

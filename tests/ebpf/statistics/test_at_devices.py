@@ -1,4 +1,4 @@
-"""Statistics at devices, XDP and tc, compared with a capture; windows change under traffic."""
+"""Statistics at XDP and tc, compared with a capture; windows change under traffic."""
 
 import os
 import socket
@@ -106,7 +106,7 @@ def test_each_packet_of_a_capture_is_in_one_window_at_xdp_and_at_tc(
 
 
 def test_tc_counts_packets_whose_payload_is_in_pages(veth: tuple[str, str]) -> None:
-    """Such packets come from TCP: many segments, more than 64 KB with the headers."""
+    """TCP sends such packets: many segments in one packet, of more than 64 KB with the headers."""
     wire.run("ip link set lo up")
     setting = Setting(Kept.COUNTERS | Kept.QUANTILES, groups=64)
     with (
@@ -131,8 +131,9 @@ def test_tc_counts_packets_whose_payload_is_in_pages(veth: tuple[str, str]) -> N
 
 
 def test_tc_looks_for_headers_beyond_a_packets_head(veth: tuple[str, str]) -> None:
-    """For a large frame, a packet socket puts only the MAC addresses into the linear part of the
-    buffer.
+    """For a large frame, the linear part of the buffer has only the MAC addresses.
+
+    A packet socket puts the rest of the frame elsewhere.
     """
     device, peer = veth
     for end in veth:

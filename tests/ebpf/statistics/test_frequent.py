@@ -1,6 +1,6 @@
 """FREQUENT: the guarantee of the paper holds for each flow of any stream.
 
-And an example by hand.
+Another test checks an example that was computed by hand.
 """
 
 from collections import Counter, deque

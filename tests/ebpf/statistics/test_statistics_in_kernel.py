@@ -172,8 +172,9 @@ def test_flips_under_load_lose_no_packet(stream) -> None:
 
 
 def test_a_flip_waits_for_programs_that_run(tmp_path) -> None:
-    """A running program may have read the old number, and still write to the buffer that is read
-    next.
+    """A running program may have read the old number.
+
+    It may then still write to the buffer that is read next.
     """
     source = tmp_path / "slow.bpf.c"
     source.write_text(SLOW)

@@ -1,4 +1,4 @@
-"""Threats: exactly the attacks are reported, with evidence, even if the table is flooded."""
+"""The detector reports exactly the attacks, with evidence, even if its table is flooded."""
 
 import os
 from typing import Any
@@ -22,7 +22,7 @@ A, B = 0x0A000001, 0x0A000002  # 10.0.0.1, 10.0.0.2
 
 
 def packets(number: int, **fields: Any) -> NDArray[Any]:
-    """Return rows with these fields, (number,); by default packets of 100 bytes from A to B."""
+    """Return (number,) rows with these fields; by default, packets of 100 bytes from A to B."""
     rows = np.zeros(number, ROW)
     fields = {"source": A, "destination": B, "source_port": 4000, "destination_port": 80,
               "length": 100, "protocol": TCP, **fields}  # fmt: skip
@@ -131,7 +131,7 @@ def test_a_server_that_answers_many_is_no_spreader() -> None:
 
 
 def test_spoofed_hosts_do_not_drive_a_scanner_out() -> None:
-    """The table has room for 64 suspects; two thousand hosts send a packet each."""
+    """The table has room for 64 suspects. Each of two thousand hosts sends a packet."""
     scan = packets(600, destination_port=1 + np.arange(600), flags=SYN)
     others = packets(2000, source=spread(2000), destination=spread(2000), flags=SYN)
     mixed = np.concatenate([scan, others])

@@ -1,5 +1,6 @@
-"""Mitigation: the packets of each attack are blocked, and only those other packets that are
-documented.
+"""Mitigation: a filter blocks the packets of each attack.
+
+It blocks no other packets, except those that the documentation names.
 """
 
 import os
@@ -192,7 +193,7 @@ def after_flood(filter_: Filter) -> dict[str, int]:
 
 
 def test_openings_in_one_place_are_told_apart(patient_filter: Filter) -> None:
-    """About 190 SYNs of a flood meet a slot that another SYN has; none counts as repeated."""
+    """About 190 SYNs of a flood meet a slot in use. None of them counts as repeated."""
     after_flood(patient_filter)
 
 

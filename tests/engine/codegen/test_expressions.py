@@ -1,4 +1,4 @@
-"""Arithmetic of every width and sign, compared with Python, on values near the limits."""
+"""Arithmetic of every width and sign, on values near the limits, compared with Python."""
 
 import itertools
 import json
@@ -70,7 +70,7 @@ OPERATIONS = {**UNSIGNED, **SIGNED}
 
 
 def calculator(width: int) -> Engine:
-    """Return an engine that takes a and b and writes the result of each operation."""
+    """Return an engine that reads a and b from a packet and writes the result of each operation."""
     results = "".join(f"bit<{width}> r{i};" for i in range(len(OPERATIONS)))
     return engine(
         types=f"header h_t {{ bit<{width}> a; bit<{width}> b; {results} "
@@ -109,7 +109,7 @@ def edges(width: int) -> list[int]:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_operations_agree_with_exact_arithmetic(width: int) -> None:
-    made = calculator(width)  # one engine of all widths would take cc much longer than all of these
+    made = calculator(width)  # cc would need much longer for one engine with all widths
     rng = random.Random(width)
     pairs = list(itertools.product(edges(width), repeat=2))
     pairs += [(rng.getrandbits(width), rng.getrandbits(width)) for _ in range(50)]
@@ -168,9 +168,9 @@ def test_an_index_out_of_bounds_reaches_no_element() -> None:
 
 
 def test_nor_does_one_that_the_engine_works_out() -> None:
-    """The JSON of p4c may compute the index of a stack element.
+    """JSON of p4c may compute the index of a stack element.
 
-    The JSON of minip4 has a condition per element.
+    JSON of minip4 has a condition for each element instead.
     """
     ingress = "hdr.h.c = (bit<16>) (hdr.s[1].v); hdr.s[2].v = 0xEE;"
     text = json.dumps(json_of(**OF_STACKS, ingress=ingress))

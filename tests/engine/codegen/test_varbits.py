@@ -107,9 +107,9 @@ def test_assigning_a_varbit_does_not_change_later_headers(
 
 
 def test_nothing_is_read_behind_a_frame() -> None:
-    """The longest frame has a header that grows at its very end.
+    """The longest frame ends with a header that grows.
 
-    The run by test_sanitized.py detects reads beyond it.
+    test_sanitized.py also runs this test, and then detects reads beyond the frame.
     """
     skipped = 9216 - 12
     e = engine(
@@ -124,7 +124,7 @@ def test_nothing_is_read_behind_a_frame() -> None:
 
 
 def test_a_variable_may_be_a_varbit() -> None:
-    """p4c stores the variable in metadata, which is not in the frame."""
+    """p4c stores the variable in metadata, not in the frame."""
     e = engine(
         types="header v_t { bit<8> size; varbit<32> data; }",
         headers="v_t a; v_t b;",
@@ -141,7 +141,7 @@ def test_a_variable_may_be_a_varbit() -> None:
 
 @pytest.mark.parametrize("used", ["select", "assign", "compare"])
 def test_a_varbit_is_no_number(used: str) -> None:
-    """JSON may use a varbit as a number; the C code would then access memory beyond the field."""
+    """JSON may use a varbit as a number. The C code would then access memory after the field."""
     text = json.dumps(json_of(**{
         "types": "header v_t { bit<80> first; varbit<80> data; bit<8> other; }",
         "headers": "v_t a; v_t b;",

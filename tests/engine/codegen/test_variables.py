@@ -1,4 +1,7 @@
-"""Metadata that only one function uses become its local variables; results do not change."""
+"""Metadata fields that only one function uses become its local variables.
+
+Results do not change.
+"""
 
 import pytest
 from small_programs import engine
@@ -10,7 +13,7 @@ THREE_TABLES = "bit<16> own; action set_own(bit<16> v) { own = v; }" + "".join(
 
 
 def test_a_variable_is_zero_for_each_packet() -> None:
-    """The language leaves the value undefined.
+    """In P4, the value is undefined.
 
     In minip4 it does not depend on the previous packet.
     """

@@ -1,4 +1,4 @@
-"""cc accepts the C code of every program: all widths, operators, constants and externs.
+"""cc accepts the C code of programs with all widths, operators, constants and externs.
 
 In these tests warnings are errors; engines are built without them (build.py). test_expressions.py
 checks values.
@@ -46,7 +46,7 @@ def unsigned(w: int) -> list[str]:
 
 
 def signed(w: int) -> list[str]:
-    """Return the same for fields s and t of int<w>, and q for results."""
+    """Return such statements on fields s and t of int<w>, and q for results."""
     low, high = -(1 << (w - 1)), (1 << (w - 1)) - 1
     edges = (low, -1, 0, high)
     edge = edges[w % 4]
@@ -159,7 +159,7 @@ def test_cc_takes_every_width(first: int) -> None:
 
 @pytest.mark.parametrize("trace", [False, True])
 def test_cc_takes_the_least_widths_optimised_and_traced(trace: bool) -> None:
-    """cc reports some warnings only if it optimises, for example reads beyond an array."""
+    """Some warnings of cc appear only if it optimises, for example on reads beyond an array."""
     model = read_program(json_of(**program(range(2))))
     flags = ["-DMINIP4_TRACE"] if trace else []
     assert_taken(Generator(model, trace=trace).text, "-S", *OPTIMISED, *flags)

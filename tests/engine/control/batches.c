@@ -1,4 +1,4 @@
-/* Results of packets in a table at each step of a batch, for each kind of table. Before the atomic
+/* Looks up packets in a table at each step of a batch, for each kind of table. Before the atomic
  * step, packets see the old entries; from this step on, they see the new ones; after an abort, they
  * see the old ones. Prints how often a packet saw something else. */
 #include <stdio.h>

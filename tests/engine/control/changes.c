@@ -1,6 +1,7 @@
-/* Changes that are made immediately, as a batch, or never, and the memory that they own. Prints one
- * line each: the bytes before the batch, in it, after it, and after an aborted batch; and the
- * number of words for which packets waited. Sanitizers report double frees and leaks. */
+/* Makes changes immediately, in a batch, and in a batch that is aborted. Some of the changes own
+ * memory. Prints lines with the bytes before the batch, during the batch, after the batch, and
+ * after an aborted batch. The last line is the number of words for which packets waited. Sanitizers
+ * report double frees and leaks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

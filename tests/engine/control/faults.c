@@ -1,11 +1,12 @@
-/* Prints the max number of pages that an entry faults in, in a ternary table with reserved memory.
- * Packets wait while the sets of the table are written. */
+/* Adds entries to a ternary table with reserved memory. Prints the max number of page faults per
+ * entry. Packets wait while the sets of the table are written. */
 #include <stdio.h>
 #include <sys/resource.h>
 
 #include "table.h"
 
-enum { ENTRIES = 100000 }; /* sets of four pages each; the last one is written long after the table grew */
+/* sets of four pages each; the last set is written long after the table grew */
+enum { ENTRIES = 100000 };
 
 static const struct table_spec spec = {
     .kind = TABLE_TERNARY, .key_words = 1, .data_words = 1, .max_size = ENTRIES,

@@ -1,5 +1,5 @@
-/* Records of the lock for holds with given durations and CPU times. Prints the longest duration,
- * the longest CPU time, and how often the CPU time was read. */
+/* Holds the lock with given durations and CPU times. Prints the longest recorded duration, the
+ * longest recorded CPU time, and how often the CPU time was read. */
 #include <stdio.h>
 #include <time.h>
 

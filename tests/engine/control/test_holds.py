@@ -1,7 +1,7 @@
 """Operations on large tables delay packets no longer than operations on small ones.
 
-The tests read no clock: the engine counts the words of memory that it accesses per hold of the
-lock.
+The tests read no clock. Instead, the engine counts the words of memory that it accesses each time
+that the control plane has the lock.
 """
 
 import random
@@ -31,7 +31,7 @@ TABLE = """
 
 
 class Held:
-    """A table of one kind, and the longest holds of the control plane so far."""
+    """A table of one kind. Also records how long the control plane had the lock, at most."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -63,8 +63,9 @@ class Held:
 
 
 def test_the_longest_hold_by_the_cpu_is_noted_and_its_clock_read_where_that_can_matter() -> None:
-    """Of five holds, the last two are not longer than an earlier one, so their CPU time is not
-    read.
+    """Of five holds, the last two are not longer than earlier ones.
+
+    Therefore their CPU time is not read.
     """
     path = build.program(
         [C_FOLDER / "lock.c", Path(__file__).parent / "holds.c"], include=(C_FOLDER,)
@@ -74,7 +75,10 @@ def test_the_longest_hold_by_the_cpu_is_noted_and_its_clock_read_where_that_can_
 
 
 def test_for_a_benchmark_all_ports_come_up_in_one_hold() -> None:
-    """A hold reads clocks. A hold per port would count as cost of the packets."""
+    """Each hold of the lock reads clocks.
+
+    With one hold per port, a benchmark would count this as cost of the packets.
+    """
     e = Held("exact").engine
     e.repeat(1, [bytes(6)], 1, 0)
     before = e.holds()["settings"]["count"]

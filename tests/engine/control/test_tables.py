@@ -1,4 +1,4 @@
-"""Tables, compared with a reference that tries every entry: random keys, additions, deletions."""
+"""Tables, compared with a search through all entries: random keys, additions, deletions."""
 
 import os
 import random
@@ -32,7 +32,7 @@ KEYS = {
 
 
 def table_engine(kinds: Sequence[str], widths: Sequence[int], size: int) -> Engine:
-    """Return a switch whose table t sets the result in the header from keys in the header."""
+    """Return a switch whose table t matches header fields and writes the result to the header."""
     padding = -sum(widths) % 8
     fields = "".join(f"bit<{w}> k{i};" for i, w in enumerate(widths))
     pad = f"bit<{padding}> padding;" if padding else ""
@@ -129,8 +129,9 @@ def test_lookup_agrees_with_a_linear_search(name: str) -> None:
 
 @pytest.mark.parametrize("width", [64, 100])
 def test_long_prefixes_with_a_common_start_are_distinguished(width: int) -> None:
-    """They differ in bits after a common start of 100 bits, which are in a different word of the
-    key.
+    """The prefixes have the same first 100 bits.
+
+    They differ in later bits, which are in another word of the key.
     """
     rng = random.Random(width)
     e = table_engine(["lpm"], [width], 64)
@@ -146,7 +147,7 @@ def test_long_prefixes_with_a_common_start_are_distinguished(width: int) -> None
 
 
 def test_a_short_prefix_among_thousands_is_found_everywhere() -> None:
-    """It is in more elements of the filter than one hold of the lock may change."""
+    """The prefix is in more elements of the filter than may change during one hold of the lock."""
     rng = random.Random(3)
     e = table_engine(["lpm"], [32], 7000)
     for first in (Lpm(0, 1), Lpm(1 << 20, 20)):
@@ -265,7 +266,10 @@ def test_a_slot_may_be_used_for_years() -> None:
 
 
 def test_packets_do_not_wait_for_pages_of_a_ternary_tables_sets() -> None:
-    """The 256 sets of a byte are written in one hold, and each may begin a new page."""
+    """The 256 sets of a byte are written during one hold of the lock.
+
+    Each set may begin a new page.
+    """
     assert int(run_c("faults.c", sanitize=False)) < 64
 
 
@@ -275,7 +279,7 @@ def test_packets_find_a_whole_batch_in_a_table_or_nothing_of_it() -> None:
 
 @pytest.mark.skipif("SANITIZE" in os.environ, reason="its allocator ends the process")
 def test_an_entry_that_found_no_memory_leaves_a_ternary_table_as_it_was() -> None:
-    """The test runs in its own process, because the heap of this process may have free memory."""
+    """The test uses a process of its own, because the heap of this process may have free memory."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
         processes.submit(run_out_of_memory).result()
 

@@ -1,4 +1,4 @@
-"""The trace: its content and its limits; it costs nothing if it is disabled."""
+"""The trace: its content, its limits, and that it costs nothing if it is disabled."""
 
 import ctypes
 import os
@@ -131,8 +131,9 @@ STATE = """register<bit<48>>(4) r; register<bit<128>>(2) w; counter(4, CounterTy
 
 
 def test_accesses_to_state() -> None:
-    """Registers, counters and meters appear with name, index and value, among the changes of
-    fields.
+    """The trace shows registers, counters and meters with name, index and value.
+
+    These lines are in order with the changes of fields.
     """
     engine = traced(
         ingress_locals=STATE,

@@ -1,5 +1,5 @@
-/* Does with packets what goes wrong easily when they are not what they should be: lengths, stack
- * sizes, indexes, ports and shifts that the packet itself names. */
+/* Uses lengths, stack sizes, indexes, ports and shifts from the packet. With unexpected values,
+ * such operations easily go wrong. */
 #include <core.p4>
 #include <v1model.p4>
 
@@ -21,7 +21,7 @@ header options_t {
     varbit<320> bytes;
 }
 
-header order_t {  // what the packet asks the switch to do
+header order_t {  // operations that the packet requests
     bit<9> port;
     bit<7> flags;
     bit<16> group;

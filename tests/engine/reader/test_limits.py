@@ -1,5 +1,6 @@
-"""Resource limits of programs: a program that exceeds one is rejected immediately, in one line with
-the limit.
+"""Resource limits of programs: a program that exceeds a limit is rejected immediately.
+
+The error is one line that names the limit.
 """
 
 import copy
@@ -73,7 +74,7 @@ def test_too_large_programs_are_refused(case: str) -> None:
 
 
 def test_too_much_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Header functions count at each call, so a stack makes much code from little text."""
+    """The code of a header function counts once per call, so a short text can make much code."""
     fields = many("bit<64> f#;", 64)
     parts = {
         "types": H_TYPE + f"header b_t {{ {fields} }}", "headers": "h_t h; b_t[120] s;",
@@ -130,7 +131,7 @@ def wide_varbit(document: dict[str, Any]) -> None:
     [negative_push, wide_lookahead, many_wide_lookaheads, wide_parameter, wide_varbit],
 )
 def test_numbers_that_p4c_would_not_write_are_refused(change: Any) -> None:
-    """They are rejected before they are used, so they need neither time nor memory."""
+    """Such numbers are rejected before they are used, so they cost neither time nor memory."""
     with pytest.raises(EngineError) as refusal:
         Generator(read_program(changed(change)))
     assert "\n" not in str(refusal.value)

@@ -1,4 +1,4 @@
-"""BMv2 JSON that no compiler writes: rejected in one line, and not used in the C code."""
+"""BMv2 JSON that no compiler writes is rejected in one line, and not used in the C code."""
 
 import copy
 import json

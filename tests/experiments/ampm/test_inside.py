@@ -1,4 +1,4 @@
-"""On bmv2, the true timestamp is an interval: values inside pass, values outside fail."""
+"""On bmv2, an interval replaces the true timestamp: values inside pass, values outside fail."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +29,7 @@ def times(us: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def outcome(first_us: int, delay_us: int) -> Any:
-    """Return three packets of block 0; both switches report the arrival time of the first one."""
+    """Return three packets of block 0; both switches report when the first packet arrived."""
     points = {Point(s, n): times(SENT_US) for s in PATH for n in ("arrivals", "departures")}
     none = np.zeros(3, np.int64)
     truth = truth_module.Truth(
@@ -58,7 +58,7 @@ def outcome(first_us: int, delay_us: int) -> Any:
         (1310, 1180, 10),
         (1010, 1790, 0),
         (1010, 1797, 7),
-        (1311, 1500, None),  # no packet was in s1 at this time
+        (1311, 1500, None),  # at this time, no packet was in s1
         (1009, 1500, None),
         (2200, 1500, 0),  # the second packet, according to bmv2
     ],
@@ -78,7 +78,7 @@ def test_a_delay_is_of_a_packet_that_was_inside_when_it_was_stamped(
 def test_a_pulse_s_delay_is_wrong_by_what_lies_outside(
     measured_us: int, error_us: float, ahead_us: int
 ) -> None:
-    """In ampm_sync.py, the clocks of s2 and s3 are ahead, which is not an error of the delay."""
+    """In ampm_sync.py, the clocks of s2 and s3 are ahead. This does not count as an error."""
     setting = sync.Setting(ahead_us / 2**20, 2**20, 1)
     decoder = sync.Decoder("double", 1, DONE, 1, 1 / 2, 1 / 2)
     sent = {sync.SENT: PointRecord(0, packets=3, pulses=1, pulse_us=1100)}

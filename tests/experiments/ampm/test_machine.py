@@ -1,4 +1,4 @@
-"""The result of a probe determines rates and bounds, and these determine the block length."""
+"""A probe determines rates and bounds; rates and bounds determine the block length."""
 
 import argparse
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""Missing pulses are detected, and packets that arrived at other times cause no error."""
+"""Missing pulses are detected. Packets that arrive at other times cause no error."""
 
 from pathlib import Path
 

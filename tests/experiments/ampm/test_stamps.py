@@ -1,4 +1,4 @@
-"""The order of a packet's times: correct times pass, and each wrong time violates a step."""
+"""The order of a packet's times: correct times pass; each wrong time violates the order."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ ORDER_US = {  # times of one packet
 def packets(wrong: str = "", by_us: int = 0) -> tuple[object, dict[str, object]]:
     """Return packets at intervals of 1 ms, two of them lost.
 
-    One time of the first packet may be wrong.
+    The first packet may have one wrong time.
     """
     times = {
         what: 1000 * (us + 1000 * np.arange(COUNT, dtype=np.int64) + 5)
@@ -113,7 +113,7 @@ def test_in_virtual_time_hosts_know_it_exactly() -> None:
 
 
 def test_on_bmv2_a_packet_is_stamped_while_it_is_inside() -> None:
-    """Both timestamps lie inside, whatever the panel has captured."""
+    """Both timestamps are within the time in bmv2, whatever the panel has captured."""
     truth, handling = packets("s1 arrivals", 10_000)
     inside = {s: (truth.time_ns[Point(s, "arrivals")] - 3000,
                   truth.time_ns[Point(s, "departures")] + 3000) for s in PATH}  # fmt: skip

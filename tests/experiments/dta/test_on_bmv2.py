@@ -20,7 +20,7 @@ from telemark.session.run import Run
 
 
 class Translator:
-    """A bmv2 whose program has received all frames sent so far, except `dropped` of them."""
+    """A bmv2 whose program has received all frames sent so far, except `dropped` frames."""
 
     def __init__(self, clock: VirtualClock, dropped: int = 0, delay_ns: int = 0) -> None:
         self.sent: list[int] = []

@@ -1,4 +1,5 @@
 """Checks of int_path and int_loss: one change of a correct run makes one check fail.
+
 test_int_path.py and test_int_loss.py show that the checks detect faulty programs.
 """
 
@@ -38,7 +39,7 @@ def test_each_check_of_int_path_finds_its_own(tmp_path: Path) -> None:
 def each_fails_by_its_own(
     changes: list[Change], outcome: Any, make_checks: Callable[[Any], list[Check]]
 ) -> None:
-    """Check that each change makes its own check fail, and that each check has a change."""
+    """Check that each change makes only its own check fail, and that each check has a change."""
     names = [check.name for check in make_checks(outcome)]
     assert failed(make_checks(outcome)) == []
     assert {*names} == {name for name, _ in changes}
@@ -98,9 +99,9 @@ def of_reports() -> list[Change]:
 
 
 def of_hops() -> list[Change]:
-    """Return the hops of the packet that was longest in each switch.
+    """Return the hops of one packet per switch: the packet that was in this switch longest.
 
-    For other packets, there may be no room for the change.
+    In other packets, the values may be too small for the change.
     """
 
     def said(hop: int, field: str) -> Callable[[Any], None]:
@@ -198,13 +199,14 @@ def of_blocks() -> list[Change]:
 
 def of_drop_reports() -> list[Change]:
     def chosen(outcome: Any) -> np.ndarray:
-        """Select the reports of the switch with an access list."""
+        """Return the indices of the reports of the switch with an access list."""
         switch = loss.DENIED.segment[0].switch
         return np.flatnonzero(outcome.kept.reports["node"] == outcome.nodes[switch])
 
     def vanished(outcome: Any) -> None:
-        """Remove a report that is neither the first nor the last, because lost reports at the ends
-        leave no gap.
+        """Remove a report that is neither the first nor the last.
+
+        Lost reports at the ends leave no gap.
         """
         at, kept = chosen(outcome)[5], outcome.kept
         put(outcome, kept=kept._replace(

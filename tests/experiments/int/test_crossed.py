@@ -1,6 +1,4 @@
-"""Clock offsets from traffic in both directions: errors beyond the bound of the method are
-detected.
-"""
+"""Clock offsets from traffic in both directions: the checks detect errors above the bound."""
 
 from argparse import Namespace
 from itertools import pairwise
@@ -17,8 +15,9 @@ crossed = module("experiments.shared.int.clock_offset")
 
 @pytest.mark.parametrize(("off_ns", "is_right"), [(0, True), (8_000, True), (-8_001, False)])
 def test_as_wrong_as_the_method_says(off_ns: int, is_right: bool) -> None:
-    """The bound is the sum of the method's own bound, the error of the true offset, and a
-    microsecond of resolution.
+    """The bound is the sum of three terms.
+
+    They are the method's own bound, the error of the true offset, and a microsecond of resolution.
     """
     each = crossed.Crossed(ClockOffset(1, 2, 3e6 + off_ns, 5000.0), 3_000_000, 2000.0)
     assert each.is_right == is_right

@@ -1,5 +1,6 @@
-"""Identification of the flow that filled the longest queue: the flow whose rate increased most, not
-the largest.
+"""Identification of the flow that filled the longest queue.
+
+This is the flow whose rate increased most, not the largest flow.
 """
 
 from types import SimpleNamespace

@@ -1,6 +1,6 @@
 """INT on bmv2: bounds from captures on both sides of a switch.
 
-Losses that make a run inconclusive.
+Other tests check which losses make a run inconclusive.
 """
 
 from argparse import Namespace
@@ -25,7 +25,7 @@ int_microburst = module("int_microburst")
 
 
 def net_of(captures: dict[tuple[str, str, str], Any]) -> Any:
-    """Return a network whose (inner) captures are the values that read() returns."""
+    """Return a network whose captures (and inner captures) are the values that read() returns."""
 
     def capture(switch: str, neighbour: str, what: str, *, inner: bool) -> Any:
         assert inner
@@ -118,7 +118,7 @@ def test_losses_without_a_cause_make_a_run_invalid(
 
 
 def microburst_outcome(folder: Path) -> Any:
-    """Return a microburst in virtual time, whose clocks are known to 100 us, as on bmv2."""
+    """Return a microburst in virtual time. The clock error is at most 100 us, as on bmv2."""
     options = Namespace(program="p4src/int/int.p4", before=0.1, bursting="orange", time="virtual")
     outcome = virtually(
         folder, lambda run: microburst.measure(options, microburst.Scale(), run)
@@ -135,7 +135,7 @@ def failed(outcome: Any) -> set[str]:
 
 
 def test_values_of_a_microburst_have_bounds(tmp_path: Path) -> None:
-    """A timestamp must lie in the time in the switch, widened by 100 us."""
+    """A timestamp must be between arrival and departure at the switch, or at most 100 us off."""
     outcome = microburst_outcome(tmp_path)
     assert failed(outcome) == set()
     hops, truth = outcome.reported["red"][:, 1], outcome.truth["red"][1]

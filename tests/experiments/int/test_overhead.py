@@ -1,4 +1,4 @@
-"""Link rates compared with departure and arrival times: every deviation is detected."""
+"""Link rates, compared with the times of departure and arrival: every deviation is detected."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""RoCE on bmv2: drops make a run inconclusive, and captures bound times of hops in records."""
+"""RoCE on bmv2: drops make a run inconclusive; captures give bounds of the times in records."""
 
 import shutil
 from pathlib import Path
@@ -20,7 +20,7 @@ COUNTS = {"sent": 100, "acked": 6, "naked": 1, "not ready": 0, "refused": 0, "da
 
 
 def net_with(there: tuple[int, int] | None, beyond: tuple[int, int] | None) -> Any:
-    """Return an ended network, with these frames into and out of the bmv2 of s1 and of s2."""
+    """Return an ended network, with captures of the frames that entered and left s1 and s2."""
     counters = {
         name: {} if inner is None else {"inner": {"into": inner[0], "out": inner[1]}}
         for name, inner in (("s1", there), ("s2", beyond))

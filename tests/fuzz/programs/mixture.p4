@@ -1,5 +1,6 @@
-/* For the fuzzer: what the other programs do not use, with everything that can go wrong in reach of
- * the packet: unions, varbits, loops, wide arithmetic, meters, digests, clones of both kinds. */
+/* A program for the fuzzer. It uses features that the other programs lack: unions, varbits, loops,
+ * wide arithmetic, meters, digests, and clones of both kinds. Packets can reach all code in which
+ * errors are likely. */
 #include <core.p4>
 #include <v1model.p4>
 

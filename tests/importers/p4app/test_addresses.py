@@ -21,7 +21,7 @@ def _node(text: str) -> tuple[str, int | None]:
 
 
 def assigned(strategy: str, *links: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the hosts' addresses with the MAC addresses of both ends, and their gateways."""
+    """Return the address, the gateway and the MAC addresses at both ends of each host's link."""
     network = parse_links(*links)
     gateways = assign(strategy, sort_by_nodes(network), SWITCHES)
     pairs = [pair for cable in network for pair in cable.ends() if pair[0].node not in SWITCHES]

@@ -68,7 +68,10 @@ def p4utils() -> str:
 
 
 def topology(chance: random.Random) -> dict[str, Any]:
-    """Return hosts with one link each, and links between some switches, few with given ports."""
+    """Return a topology: each host has one link, and some switches are linked.
+
+    A few links have given ports.
+    """
     switches = chance.sample(SWITCHES, chance.randint(1, 5))
     hosts = chance.sample(HOSTS, chance.randint(1, 7))
     pairs = [(host, chance.choice(switches)) for host in hosts]

@@ -1,4 +1,4 @@
-/* A switch with something of each kind that simple_switch_CLI has commands for. */
+/* A switch with objects of each kind for which simple_switch_CLI has commands. */
 #include <core.p4>
 #include <v1model.p4>
 
@@ -112,7 +112,7 @@ control CommandsEgress(
         if (hdr.probe.isValid()) {
             tagging.apply();
         }
-        // The copy carries the node of its group that made it.
+        // The copy has a field with the node of the multicast group that created it.
         if (standard_metadata.egress_rid != 0 && hdr.probe.isValid()) {
             hdr.probe.tag = (bit<8>) standard_metadata.egress_rid;
         }

@@ -1,4 +1,5 @@
-/* Forwards by longest prefix, or floods, behind a gate whose keys are of every kind. */
+/* Forwards IPv4 packets by longest prefix, and then applies the table `gate`, whose keys have all
+ * match kinds. Floods other frames. */
 #include <core.p4>
 #include <v1model.p4>
 

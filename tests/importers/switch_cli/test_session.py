@@ -1,4 +1,4 @@
-"""Scripts of simple_switch_CLI commands: errors, and continuation after them."""
+"""Scripts of simple_switch_CLI commands: errors, and the commands after an error."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""sX-runtime.json written to a switch: every form of a match, and the resulting entries."""
+"""Entries in a switch after sX-runtime.json was loaded, for every form of a match."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""topology.json of p4lang/tutorials: the resulting network, and one line per error."""
+"""topology.json of p4lang/tutorials: the resulting network, and errors of one line."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Members of groups and of action sets: watch ports, and limits of their number."""
+"""Members of groups and of action sets: their watch ports, and limits of their number."""
 
 import grpc
 import pytest
@@ -16,7 +16,7 @@ def watching(*members: tuple[int, bytes]) -> p4r.Entity:
 
 
 def action_set(*ports: int) -> p4r.Entity:
-    """Return an action set with an action per port, which watches the port by the older field."""
+    """Return an action set with an action per port; actions watch ports by the older field."""
     message = p4r.ActionProfileActionSet()
     for port in ports:
         action = call("forward", {"port": bytes((port % 256,))}, "extras")

@@ -1,4 +1,4 @@
-"""Table entries over P4Runtime: accepted and rejected entries with reasons, and batches."""
+"""Table entries over P4Runtime: accepted entries, rejected entries with reasons, and batches."""
 
 import grpc
 import pytest

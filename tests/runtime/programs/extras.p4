@@ -1,4 +1,4 @@
-// The rest of what P4Runtime can control: profiles, meters, digests, value sets, idle timeouts.
+// Other objects that P4Runtime controls: profiles, meters, digests, value sets, idle timeouts.
 #include <core.p4>
 #include <v1model.p4>
 

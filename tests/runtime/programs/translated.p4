@@ -1,4 +1,4 @@
-// Types that controllers see otherwise: strings, and numbers of another width.
+// Translated types: controllers see strings, or numbers of another width.
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,4 +1,4 @@
-"""Updates that fail do not change anything; no packet sees a part of an atomic batch."""
+"""Failed updates do not change anything, and no packet sees a part of an atomic batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -154,7 +154,7 @@ def test_an_update_that_fails_at_any_change(
 
 @pytest.mark.parametrize("failing", range(7))
 def test_a_batch_that_fails_at_any_change(failing: int) -> None:
-    """The effects of many earlier updates are undone, too, in the right order."""
+    """The switch also undoes the effects of many earlier updates, in the right order."""
     engine, pipe = pipeline(
         "extras", insert(member(1, 11)), insert(group(7, (1, 1))), modify(meter(1, SLOW))
     )

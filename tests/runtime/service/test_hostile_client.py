@@ -1,4 +1,4 @@
-"""Requests with random fields: each returns a status, none a Python error."""
+"""Requests with random fields: each returns a status, and none causes a Python error."""
 
 import asyncio
 import random

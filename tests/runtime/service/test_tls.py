@@ -1,4 +1,4 @@
-"""P4Runtime over TLS with finsy and `minip4 tables`; bad certificates are rejected."""
+"""P4Runtime over TLS, with finsy and `minip4 tables`; invalid certificates are rejected."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ class Pair:
 
 
 def make_pair(folder: Path, name: str, authority: Pair | None = None) -> Pair:
-    """Create a certificate for 127.0.0.1, signed by an authority or by itself."""
+    """Create a certificate for 127.0.0.1, signed by an authority or self-signed."""
     pair = Pair(folder / f"{name}.pem", folder / f"{name}.key")
     signed = [] if authority is None else ["-CA", authority.cert, "-CAkey", authority.key]
     kind = "critical,CA:TRUE" if authority is None else "CA:FALSE"

@@ -1,4 +1,4 @@
-"""Long requests pause, so that the event loop can run other tasks; and requests have limits."""
+"""Long requests pause, so that the event loop can run other tasks. Requests have limits."""
 
 import asyncio
 
@@ -80,7 +80,7 @@ async def test_a_read_of_many_entities_that_are_not_there_pauses(
 
 @asynchronous
 async def test_a_write_waits_for_a_read_of_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A response has all entries of a table before a write, or all entries after it."""
+    """A response has all entries of a table before a write, or all entries after the write."""
     monkeypatch.setattr(pipeline_module, "TURN_S", 0.0)
     async with bench() as running:
         reads = [asyncio.create_task(running.read(SWITCHING)) for _ in range(20)]

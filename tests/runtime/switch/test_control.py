@@ -1,5 +1,6 @@
-"""The control socket: accepted requests and responses, in process, with the resulting links and
-queues.
+"""The control socket of a switch in this process: requests, responses, and their effects.
+
+The effects are those on links and queues.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from minip4.runtime.switch.port_settings import PortSettings
 
 
 class Target:
-    """A switch with ports 1 and 2, with the parts that the control socket needs."""
+    """A switch with ports 1 and 2. It has only the parts that the control socket needs."""
 
     def __init__(self, *options: str) -> None:
         parser = argparse.ArgumentParser()
@@ -164,7 +165,7 @@ def test_counters_for_a_reader() -> None:
 def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Real and virtual time do this in the same way.
+    """Links get other random numbers in real and in virtual time.
 
     A changed link continues its random numbers.
     """

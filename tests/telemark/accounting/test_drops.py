@@ -1,5 +1,6 @@
-"""A run in which no packet arrives, or whose switches drop packets, reports where, why, and how
-many.
+"""A run reports where, why, and how many packets were lost.
+
+In the tests, no packet arrives, or switches drop packets.
 """
 
 import json
@@ -125,8 +126,9 @@ def test_unexpected_drops_are_reported(start_experiment: StartExperiment, tmp_pa
 def test_a_full_queue_comes_of_a_rate_and_needs_no_warning(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """A packet takes 8 ms: of a hundred packets at intervals of 1 ms, the wire takes 13, and 4
-    wait.
+    """A packet takes 8 ms on the wire.
+
+    A hundred packets arrive at intervals of 1 ms. The wire takes 13 of them, and 4 wait.
     """
     status, told, summary = run(start_experiment, tmp_path, link="bw=1, max_queue_size=4")
     assert status == 0
@@ -187,7 +189,7 @@ def test_what_bmv2_swallowed_is_told_unless_its_program_may_have_dropped_it(
 
 
 def test_a_tcp_flow_that_lost_all_packets_is_reported() -> None:
-    """A kernel gives up sooner, but the report does not depend on that."""
+    """A kernel gives up sooner. The report does not depend on when it gives up."""
     flow, found = TcpFlow(7, "h1", "h2", size_bytes=1), DropReport()
     for number in (0, 1):
         progress, received = np.zeros(1, PROGRESS), np.zeros(number, RECEIVED)

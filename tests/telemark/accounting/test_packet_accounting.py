@@ -1,4 +1,4 @@
-"""Packet accounting: balances without errors, and detects counters that do not match."""
+"""Packet accounting balances without errors, and detects counters that do not match."""
 
 import copy
 from types import SimpleNamespace
@@ -32,8 +32,9 @@ def port(number: int, received: int, transmitted: int, lost: int = 0) -> dict[st
 
 
 def network() -> Any:
-    """Return a network in which h1 sent 100 packets through s1: 3 were dropped there, 5 were lost
-    on its link, and h2 received 92.
+    """Return a network in which h1 sent 100 packets through s1.
+
+    s1 dropped 3 packets, its link lost 5, and h2 received 92.
     """
     interface = {"received": 0, "sent": 0, "dropped": 0}
     return SimpleNamespace(
@@ -118,9 +119,9 @@ def test_other_traffic_is_accounted_for() -> None:
 
 
 def test_what_a_switch_adds_takes_or_keeps_is_accounted_for() -> None:
-    """The switch made 7 copies.
+    """The switch makes 7 copies.
 
-    4 reached h2, 2 were dropped for a slow controller, and one waits.
+    4 copies reach h2. The switch drops 2 copies because of a slow controller, and one copy waits.
     """
     net = network()
     switch = net.counters["s1"]
@@ -138,7 +139,7 @@ def test_what_a_switch_adds_takes_or_keeps_is_accounted_for() -> None:
 
 
 def test_no_more_frames_are_other_traffic_than_there_is_of_it() -> None:
-    """If h2 received a frame in addition to its flow, some host must have sent it."""
+    """If h2 receives a frame in addition to its flow, some host must have sent this frame."""
     net = network()
     net.counters["s1"]["engine"]["transmitted"] += 1
     net.counters["s1"]["ports"]["2"] = port(2, 0, 98, lost=5)
@@ -183,7 +184,7 @@ def test_a_full_socket_makes_the_run_invalid() -> None:
 
 
 def bmv2_network(lacking: int) -> Any:
-    """Return a network with a bmv2 that dropped this number of frames, which h2 did not receive."""
+    """Return a network whose bmv2 dropped this number of frames, which h2 did not receive."""
     net = network()
     net.counters["s1"]["inner"] = {"into": 100, "out": 100 - lacking}
     port_2 = net.counters["s1"]["ports"]["2"]
@@ -219,7 +220,7 @@ def test_copies_that_a_program_on_bmv2_makes_are_accounted_for() -> None:
 
 
 def test_applications_are_in_the_books() -> None:
-    """An application sent 5 frames to another, in addition to the flow."""
+    """An application sent 5 frames to another application, in addition to the flow."""
     net = network()
     net.applications = [
         RunningApplication("h1", "Sender", sent=5),
@@ -246,8 +247,9 @@ def test_applications_are_in_the_books() -> None:
 
 
 def at_xdp(net: Any) -> Any:
-    """Return a network in which programs at XDP also consumed 7 frames of h1 before s1, and 4 that
-    arrived at h2.
+    """Return a network in which programs at XDP also consumed frames.
+
+    They consumed 7 frames of h1 before s1, and 4 frames that arrived at h2.
     """
     net.interface_counters["h1-eth0"]["sent"] += 11
     net.counters["s1"]["engine"]["received"] += 4

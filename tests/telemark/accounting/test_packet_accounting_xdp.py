@@ -1,6 +1,6 @@
-"""A switch interface with an XDP program.
+"""Packet accounting for a switch interface with an XDP program.
 
-Packet sockets do not see the packets that it consumes.
+Packet sockets do not see the packets that the program consumes.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Reader of capture files: arrays for frames of any size; errors for damaged files."""
+"""The reader of capture files: arrays of frames of any size, and errors in damaged files."""
 
 import struct
 from pathlib import Path

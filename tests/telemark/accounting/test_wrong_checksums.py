@@ -1,5 +1,6 @@
-"""A P4 program that writes wrong checksums makes the run fail (not inconclusive), and the run
-reports it.
+"""A run fails if a P4 program writes wrong checksums.
+
+The run is not inconclusive, and reports the wrong checksums.
 """
 
 import json

@@ -122,7 +122,7 @@ return Report(samples=[], checks=accounting.checks()[:2], metrics=metrics)  # h1
 def test_frames_come_and_go_as_they_are_and_the_kernel_says_nothing(
     start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
-    """A kernel would send an ICMP error for UDP datagrams to a closed port."""
+    """A kernel would send ICMP errors for the datagrams, because the UDP port is closed."""
     found = metrics_of(start_experiment, tmp_path, CARD, time)
     assert found["card"] == found["sent"]
     assert found["back"] == [frame[12:24] + frame[:12] + frame[24:] for frame in found["sent"][1:]]

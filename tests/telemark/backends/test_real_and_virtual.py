@@ -1,4 +1,4 @@
-"""One description of traffic, in real and virtual time: the same packets at the same times."""
+"""A description of traffic gives the same packets at the same times in real and virtual time."""
 
 import json
 from pathlib import Path
@@ -139,7 +139,10 @@ def test_hosts_of_different_subnets_reach_each_other(
 
 
 def test_frames_as_they_are_and_captures(start_experiment: StartExperiment, tmp_path: Path) -> None:
-    """Handmade pings, and their capture replayed; the other host replies to both."""
+    """A host sends pings that the test builds, and then replays their capture.
+
+    The other host replies to all of them.
+    """
     real = measure(start_experiment, FRAMES, tmp_path / "real")
     virtual = measure(start_experiment, FRAMES, tmp_path / "virtual", "--time", "virtual")
     answers = [f"00{number:04x}" for number in range(6)]  # echo replies, by sequence number

@@ -1,4 +1,4 @@
-/* A piece of wire (wire.p4) that writes a wrong value into one field of IPv4, UDP or TCP: FIELD. */
+/* Forwards like wire.p4, and writes a wrong value into the field FIELD of IPv4, UDP or TCP. */
 #include <core.p4>
 #include <v1model.p4>
 

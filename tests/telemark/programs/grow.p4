@@ -1,5 +1,5 @@
-/* A piece of wire (wire.p4) that makes frames longer and shorter, as INT does: behind the Ethernet header
- * it takes TAKES bytes off, and puts PUTS bytes there. */
+/* Forwards like wire.p4, and makes frames longer or shorter, as INT does. It removes TAKES bytes
+ * after the Ethernet header, and inserts PUTS bytes there. */
 #include <core.p4>
 #include <v1model.p4>
 
@@ -14,7 +14,7 @@ header ethernet_t {
     bit<112> all;
 }
 
-// So many bytes, in fields that are not too wide.
+// Headers that together have TAKES or PUTS bytes, because a single field would be too wide.
 #define BYTES(N) bit<N> a; bit<N> b; bit<N> c; bit<N> d; bit<N> e; bit<N> f; bit<N> g; bit<N> h;
 
 header taken_t {

@@ -1,8 +1,9 @@
-/* A piece of wire that marks packets which found a queue: ECN's CE (RFC 3168), where they are capable. */
+/* Forwards like wire.p4. If packets wait in the queue, it marks ECN-capable packets with CE (RFC
+ * 3168). */
 #include <core.p4>
 #include <v1model.p4>
 
-const bit<19> FROM = 20; // packets that wait, from which on it marks
+const bit<19> FROM = 20; // number of waiting packets from which on the switch marks
 const bit<2> NOT_CAPABLE = 0;
 const bit<2> CONGESTION_EXPERIENCED = 3;
 

@@ -1,4 +1,4 @@
-// Registers of several widths, which each packet writes; it goes out at port 2.
+// Registers of several widths. Each packet writes all of them and leaves by port 2.
 #include <core.p4>
 #include <v1model.p4>
 

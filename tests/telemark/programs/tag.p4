@@ -1,4 +1,4 @@
-/* A piece of wire, as wire.p4 is, that counts what passes and writes TAG into its source address. */
+/* Forwards like wire.p4, counts the packets, and writes TAG into their source address. */
 #include <core.p4>
 #include <v1model.p4>
 

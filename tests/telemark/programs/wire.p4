@@ -1,4 +1,4 @@
-/* A switch with two ports that is a piece of wire: what enters one port leaves by the other. */
+/* A switch that acts like a wire: a frame that enters one of its two ports leaves by the other. */
 #include <core.p4>
 #include <v1model.p4>
 

@@ -52,7 +52,7 @@ class Page:
         return done["result"].get("value")
 
     def press(self, key: str, code: int, text: str = "") -> None:
-        """Press a key: its name, its Windows key code, and the character that it writes."""
+        """Press a key; the key is given by its name, Windows key code and character."""
         for kind in ("keyDown", "keyUp"):
             written = text if kind == "keyDown" else ""
             self._call("Input.dispatchKeyEvent", type=kind, key=key, code=key, text=written,
@@ -65,7 +65,7 @@ class Page:
 
     @property
     def parse_errors(self) -> list[str]:
-        """Return errors of the browser since open(), and its network requests."""
+        """Return the browser's errors and network requests since open()."""
         found = []
         for event in self._events:
             what = event["params"]
@@ -104,7 +104,7 @@ class Page:
 def browser(folder: Path) -> Iterator[Page]:
     """Start a browser whose profile is in a folder.
 
-    It reads from file descriptor 3 and writes to 4.
+    The browser reads commands from file descriptor 3 and writes responses to 4.
     """
     (their_read, our_write), (our_read, their_write) = os.pipe(), os.pipe()
     command = [

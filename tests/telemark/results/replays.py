@@ -1,4 +1,4 @@
-"""A replay for tests: three packets from h1 over s1 and s2 to h2, of which two wait at s2."""
+"""A replay for tests: three packets go from h1 over s1 and s2 to h2; two of them wait at s2."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ TIMES_US = [
 
 
 def replay(caption: str = "Three packets.", begin_us: int = 0) -> Replay:
-    """Return a replay until 1,000 us; the displayed time 0 is at 50 us."""
+    """Return a replay that ends at 1,000 us. Its displayed time starts at 50 us."""
     flow = ReplayedFlow(
         "red", "#D55E00", ["h1", "s1", "s2", "h2"], np.array(TIMES_US, np.int64) * 1000 + 999
     )

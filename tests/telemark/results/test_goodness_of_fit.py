@@ -1,4 +1,4 @@
-"""Comparison with theory: correct for known distributions, with the stated error rate."""
+"""Comparisons with theory are correct for known distributions, and have the stated error rate."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""index.html: the verdict first, then failed experiments, and all content as text."""
+"""index.html shows the verdict first, then failed experiments. All content is text."""
 
 import argparse
 import json
@@ -67,7 +67,7 @@ def test_what_failed_comes_first(tmp_path: Path) -> None:
 def test_experiments_without_results_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An inconclusive experiment has no results; the page must not look as if all had passed."""
+    """An inconclusive experiment has no results. The page must not look as if all had passed."""
     monkeypatch.setattr(index, "REPOSITORY", tmp_path)
     (tmp_path / "experiments").mkdir()
     for name in ("_venv", "a", "b", "c"):

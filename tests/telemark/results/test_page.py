@@ -1,4 +1,4 @@
-"""index.html in a browser: on a phone and a desktop, light and dark, without network and mouse."""
+"""index.html in a browser: on a phone and a desktop, light and dark, without mouse and network."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page with a failed and a passed experiment, and with words that are too long for a line."""
+    """A page with a failed and a passed experiment. Some of its words are too long for a line."""
     results = tmp_path_factory.mktemp("results")
     for name, measured in (("good", 0), ("bad", 1)):
         figure, (axes, _) = plots.figure(2)

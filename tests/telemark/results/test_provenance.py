@@ -1,4 +1,4 @@
-"""Provenance of results: the program, the commit with changed files, and the time."""
+"""Provenance of results: the program, the commit, files changed since then, and the time."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Results: complete or unchanged, and readable by other users."""
+"""Results are written completely or not at all, and other users can read them."""
 
 import argparse
 import csv

@@ -39,7 +39,7 @@ class Experiments:
         self._capture = capture
 
     def add(self, name: str, status: int = 0, programs: Sequence[object] = ()) -> Path:
-        """Add an experiment that ends with a status and reports that it compiled some programs."""
+        """Add an experiment that ends with this status and reports which programs it compiled."""
         script = self.folder / f"{name}.py"
         text = EXPERIMENT.replace("STATUS", str(status)).replace("PROGRAMS", repr(programs))
         script.write_text(text)
@@ -288,7 +288,7 @@ def test_experiments_that_exclude_bmv2_are_skipped(experiments: Experiments, nam
 
 
 def test_the_summary_on_bmv2_has_the_rates(experiments: Experiments) -> None:
-    """All systems run on bmv2; an inconclusive experiment has no rates."""
+    """Experiments of all systems run on bmv2. An inconclusive experiment has no rates."""
     for name, status, capacities in (
         ("int_a", 0, [{"share": 0.5}, {"share": 0.125}]), ("roce_b", 0, [{"share": 1.0}]),
         ("dta_c", 0, []), ("int_d", 2, [{"share": 1.0}]),
@@ -386,7 +386,7 @@ def test_a_signal_ends_the_experiment_and_all(
 
 
 def test_an_experiment_does_not_outlive_it(experiments: Experiments, tmp_path: Path) -> None:
-    """Even after SIGKILL, the experiment does not write into the results of another run."""
+    """If run_all.sh gets SIGKILL, its experiment ends, and does not write into later results."""
     experiments.add("a").write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
     process = begun(tmp_path)
     process.kill()

@@ -1,4 +1,4 @@
-"""A wrongly emulated CPU is detected, and NumPy then runs without the affected instructions."""
+"""A wrongly emulated CPU is detected. NumPy then runs without the affected instructions."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Reports of inconclusive runs: printed and saved, without changes to earlier results."""
+"""Reports of inconclusive runs are printed and saved. They do not change earlier results."""
 
 import json
 from pathlib import Path
@@ -115,7 +115,7 @@ return Report([{"sent": len(records[1].sent)}], [Check("c", 0, 0)])
 
 
 def test_a_sweep_in_virtual_time_fails(start_experiment: StartExperiment, tmp_path: Path) -> None:
-    """The load on the machine cannot be the cause in virtual time."""
+    """In virtual time, the load on the machine cannot be the cause."""
     body = 'return Report([{"a": a} for a in await sweep(measure, [(1,), (2,)], run)], [])'
     status, _, errors = run(start_experiment, tmp_path, body, "--time", "virtual")
     assert (status, errors) == (1, ["example: error: run failed: a core was taken away"])

@@ -1,4 +1,4 @@
-"""Sweeps on workers of a Dask scheduler: the same bytes; a killed worker loses only its runs."""
+"""Sweeps on Dask workers give the same bytes. A killed worker loses only its own runs."""
 
 import argparse
 import gc
@@ -60,8 +60,8 @@ FOUND = [f"Found(number={number}, at_ns=1000000000)" for number in range(4)]
 def workers() -> Iterator[Any]:
     """A scheduler with two worker processes on this machine.
 
-    A killed worker is restarted. On a loaded machine this may take longer than 15 s, after which
-    Dask would continue without it.
+    A killed worker is restarted. On a loaded machine, this may take longer than 15 s. Dask would
+    then continue without the worker.
     """
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": f"{PATIENCE_S} s"}),
@@ -132,9 +132,9 @@ return Report(
 def test_what_is_killed_costs_its_run_only(
     scheduler: str, start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """A worker is killed, and the process of a run.
+    """The test kills a worker, and then the process of a run.
 
-    Objects defined in a script return from there.
+    Objects of classes that a script defines return from workers.
     """
     deadly = """
 async def measure(number, run):
@@ -165,7 +165,7 @@ async def measure(number, run):
 def test_an_end_leaves_nothing_at_workers_and_what_was_done_is_kept(
     scheduler: str, start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """This also holds after SIGKILL. The cached runs are the same for processes of this machine."""
+    """This also holds after SIGKILL. Processes on this machine use the same cached runs."""
     waits = """
 async def measure(number, run):
     note(number)

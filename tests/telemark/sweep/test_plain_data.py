@@ -1,4 +1,4 @@
-"""Results of runs as plain data: they return unchanged, or an error names the field."""
+"""Results of runs as plain data return unchanged, or an error names the field."""
 
 import enum
 from collections import Counter

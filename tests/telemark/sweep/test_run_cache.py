@@ -55,7 +55,7 @@ class Checkout:
         return Outcome(17, None, [], "", DropReport(), frozenset([program]))
 
     def find(self, task: Task = TASK) -> Outcome | None:
-        """Return the cached outcome, as a new run finds it."""
+        """Return the cached outcome that a new run finds."""
         run_cache._code_hash.cache_clear()
         run_cache.is_unchanged.cache_clear()
         return self.cache.find(task)

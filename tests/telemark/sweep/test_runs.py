@@ -1,4 +1,4 @@
-"""Sweeps: the same results for any distribution.
+"""Sweeps give the same results for any distribution of runs to processes.
 
 A killed or interrupted sweep loses only the current runs.
 """
@@ -71,7 +71,7 @@ def is_gone(process: int) -> bool:
 def test_each_run_is_one_of_its_own(
     start_experiment: StartExperiment, tmp_path: Path, jobs: str
 ) -> None:
-    """Its time begins at 1 s, and results are in the order of runs."""
+    """The time of each run begins at 1 s, and results are in the order of runs."""
     head = HEAD + (
         "async def measure(number, run):\n"
         "    began = run.clock.now_ns()\n"
@@ -147,7 +147,7 @@ def test_a_process_that_is_killed_costs_its_run_only(
 def test_a_run_whose_process_dies_three_times_ends_the_sweep_with_the_signal(
     start_experiment: StartExperiment, name: str, status: int, kind: str, cause: str
 ) -> None:
-    """The cause is a fault of the program, because usage errors do not crash a process."""
+    """The cause is a fault in the program, because usage errors do not crash a process."""
     done = start_experiment(SWEEP, *VIRTUAL, "--jobs", "2", head=KILLS % ("True", name))
     _, errors = done.communicate()
     assert done.wait() == status

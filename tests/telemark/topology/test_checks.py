@@ -1,4 +1,4 @@
-"""Invalid topologies are reported in one line; two links between the same nodes are valid."""
+"""Invalid topologies are reported in one line. Two links between the same nodes are valid."""
 
 from contextlib import ExitStack
 from itertools import pairwise

@@ -1,6 +1,6 @@
 """Link parameters.
 
-Mininet's names have the same meaning as in Mininet, in real and virtual time.
+Names from Mininet have the same meaning as in Mininet, in real and virtual time.
 """
 
 import json
@@ -117,7 +117,7 @@ def test_what_cannot_be_is_one_line(given: dict[str, Any], words: str) -> None:
 
 
 def test_a_line_s_delay_may_be_in_either() -> None:
-    """Its links have a delay by default."""
+    """The links of Line have a delay by default."""
     for topo, delay_us in ((Line(delay="2ms"), 2000), (Line(delay_us=3), 3), (Line(), 1000)):
         params = next(params for left, right, params in topo.links(withInfo=True)
                       if topo.isSwitch(left) and topo.isSwitch(right))  # fmt: skip

@@ -1,4 +1,4 @@
-"""MTU: the same in real and virtual time, also if programs add headers."""
+"""The MTU is the same in real and virtual time, also if programs add headers."""
 
 import json
 import re
@@ -61,7 +61,10 @@ def run_grow(start: StartExperiment, folder: Path, time: str, **what: Any) -> tu
 def test_switches_pass_on_what_programs_add_to_hosts_longest_packets(
     start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
-    """They add as much as INT, and in total more than one switch has room for."""
+    """Each switch adds as much as INT does.
+
+    In total, the switches add more than one switch has room for.
+    """
     status, errors, metrics = run_grow(
         start_experiment, tmp_path, time, mtu=7000, size=7014,
         takes=(0, 0, 0, 1600), puts=(800, 400, 400, 0),
@@ -97,7 +100,7 @@ def test_a_switch_takes_nothing_longer_than_it_has_room_for(
 def test_a_host_takes_nothing_longer_than_its_mtu(
     start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
-    """A frame may exceed the MTU by a VLAN tag, as at interfaces."""
+    """A frame may exceed the MTU by a VLAN tag, as at real interfaces."""
     status, errors, _ = run_grow(
         start_experiment, tmp_path, time, mtu=1000, size=1014,
         takes=(0, 0, 0, 0), puts=(5, 0, 0, 0),

@@ -1,4 +1,4 @@
-"""Received datagrams of an application, as arrays and one by one."""
+"""Received datagrams of an application, as arrays and as single datagrams."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,9 @@ from telemark.traffic.received import Arrivals, Datagram, Datagrams, Frame, Fram
 
 
 def taken(*payloads: bytes) -> Taken:
-    """Return datagrams received at 100, 101, ... ns from ports 7, 8, ... of 10.0.2.1, with DSCP 46
-    and ECN 0, 1, ...
+    """Return datagrams received at 100, 101, ... ns from ports 7, 8, ... of 10.0.2.1.
+
+    They have DSCP 46 and ECN 0, 1, ...
     """
     records = np.zeros(len(payloads), ARRIVAL)
     records["time_ns"] = 100 + np.arange(len(payloads))

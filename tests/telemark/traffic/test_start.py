@@ -1,4 +1,4 @@
-"""Start times and ports of traffic: the same in real and virtual time."""
+"""Start times and ports of traffic are the same in real and virtual time."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def measure(start: StartExperiment, folder: Path, time: str) -> dict[str, Any]:
 def test_flows_take_the_same_of_several_paths_in_both_kinds_of_time(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """A router hashes addresses and ports, including the source port."""
+    """The router selects paths by a hash of addresses and ports, including the source port."""
     real, virtual = (
         measure(start_experiment, tmp_path / time, time) for time in ("real", "virtual")
     )

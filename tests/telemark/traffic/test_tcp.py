@@ -156,7 +156,7 @@ def test_goodput_is_what_came_in_each_interval() -> None:
 def test_a_tcp_and_a_udp_flow_may_have_the_same_port(tmp_path: Path) -> None:
     """TCP and UDP have separate ports.
 
-    Two flows of one protocol with the same port are rejected.
+    Two flows with the same protocol and the same port are rejected.
     """
 
     async def main(run: Run) -> None:
@@ -200,7 +200,7 @@ class Refuses(Application):
 
 
 def test_who_is_refused_says_so_at_once(tmp_path: Path) -> None:
-    """A program in a switch, such as a firewall, could reject connections in the same way."""
+    """Here, an application rejects the connection. A firewall in a switch could do the same."""
 
     async def main(run: Run) -> int:
         with Network(Pair(), run, program=WIRE) as net:
@@ -214,7 +214,7 @@ def test_who_is_refused_says_so_at_once(tmp_path: Path) -> None:
 
 
 def test_marks_need_both_ends(tmp_path: Path) -> None:
-    """A flow with ECN loses no packets in a network in which the same flow without ECN does."""
+    """In this network, a flow with ECN loses no packets, but a flow without ECN loses packets."""
 
     async def main(run: Run) -> list[int]:
         topo = Pair(rate_bps=10**8, delay_us=1000, queue_packets=100)

@@ -1,4 +1,4 @@
-"""Requests, off periods and flow sizes over TCP: the same in real and virtual time."""
+"""Requests, off periods and flow sizes over TCP are the same in real and virtual time."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The process of an application in real time, without a network: its timers."""
+"""Timers in the process of an application in real time, without a network."""
 
 import os
 from functools import partial
@@ -14,7 +14,7 @@ MS = 1_000_000
 
 
 def test_no_timer_comes_once_the_network_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process reads commands after a timer has run."""
+    """The process reads commands only after a timer has run."""
     place = HostInfo("h1", "127.0.0.1", "", 1500, {})
     host = ProcessHost(Task(place, "lo", [], None))
     now_ns = [0]  # this clock advances only in this test, even on a loaded machine

@@ -37,7 +37,7 @@ def test_the_panel_passes_frames_on_between_a_port_and_bmv2_s_port() -> None:
 
 
 def stand_in(folder: Path, script: str) -> None:
-    """Write a different program that is called simple_switch_grpc."""
+    """Write a stand-in program that is called simple_switch_grpc."""
     path = folder / PROGRAM
     path.write_text(f"#!/bin/sh\n{script}\n")
     path.chmod(0o755)
@@ -86,7 +86,7 @@ def test_what_went_into_bmv2_and_what_came_out_is_counted_at_the_panel() -> None
 def test_a_queue_with_a_rate_has_the_usual_depth_unless_it_was_given_one() -> None:
     """With an explicit rate, the queue of bmv2 is the queue of the network.
 
-    Without one, it only buffers packets while bmv2 waits for a core.
+    Without a rate, this queue only buffers packets while bmv2 waits for a core.
     """
     asked = []
     # no process is needed, because the test uses only the Thrift calls
@@ -196,7 +196,7 @@ def test_who_sends_faster_than_a_rate_waits_and_loses_nothing() -> None:
 
 
 def test_captures_of_the_panel_s_inner_ports(tmp_path: Path) -> None:
-    """Return the capture of the same port behind the panel, by the port number in bmv2."""
+    """The panel captures a port also behind the panel, with the port number of bmv2."""
     run = Run("test", tmp_path, 1, clock=VirtualClock())
     with Network(Line(switches=1), run, program="p4src/routing/router.p4") as net:
         assert not net.has_panels
@@ -244,7 +244,10 @@ def test_both_targets_say_the_same(tmp_path: Path) -> None:
 def test_what_bmv2_drops_makes_a_run_invalid(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """No table has an entry, so the program on bmv2 unexpectedly drops all packets."""
+    """No table has an entry, so the program drops all packets.
+
+    The experiment does not expect this.
+    """
     body = """
 with Network(Line(switches=1), run, program='p4src/routing/router.p4') as net:
     flow = Flow(1, 'h1', 'h2', 100, 20, allow_total_loss=True)

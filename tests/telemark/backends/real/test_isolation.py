@@ -1,4 +1,4 @@
-"""Isolated runs: their environment, their end, and complete clean-up."""
+"""Isolated runs: their environment, their end, and the complete clean-up."""
 
 import os
 import signal
@@ -33,7 +33,7 @@ def folder_of(process: Started) -> Path:
 
 
 def inner_pid(process: Started) -> int:
-    """Return the PID of process 1 of the run, as the run prints it."""
+    """Return the PID (outside the run) of the run's process 1, as the run prints it."""
     words = process.stdout.readline().split()
     assert words[:6] == ["To", "enter", "this", "run:", "sudo", "nsenter"]
     return int(words[words.index("-t") + 1])
@@ -254,7 +254,7 @@ def test_a_signal_that_does_not_interrupt_a_blocking_call_is_not_lost(
 ) -> None:
     """The kernel delivers the signal to another thread.
 
-    The same occurs just before a blocking call.
+    The effect is the same if the signal arrives just before a blocking call.
     """
     process = start_experiment(UNSEEN, "--time", kind)
     folder_of(process)
@@ -300,7 +300,7 @@ Bad()
 def test_what_was_half_made_at_a_signal_ends_in_silence(
     start_experiment: StartExperiment, body: str, is_reported: bool, last: str
 ) -> None:
-    """The run prints nothing about it."""
+    """The run prints nothing about objects that are only partly created."""
     _output, errors = start_experiment(body, "--time", "virtual").communicate()
     assert ("Exception ignored" in errors) == is_reported
     assert errors.splitlines()[-1] == last

@@ -1,4 +1,4 @@
-"""Links and queues change in a Mininet network while packets flow; delays and counters show it."""
+"""Links and queues change in a Mininet network under traffic; delays and counters show this."""
 
 import json
 from pathlib import Path

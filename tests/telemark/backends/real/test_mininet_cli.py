@@ -131,7 +131,7 @@ def open_terminal(tmp_path: Path) -> Iterator[Callable[[], Terminal]]:
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """A terminal for all tests that return to its prompt; finally it must end without an error."""
+    """A terminal for all tests that return to its prompt; it must exit without an error."""
     terminal = example(tmp_path_factory.mktemp("terminal"))
     try:
         yield terminal
@@ -208,7 +208,7 @@ def test_a_command_is_interrupted_until_it_ends() -> None:
 
 
 class Interrupted(Shell, Node):
-    """Shell to which a signal is sent just after it has received a command."""
+    """A shell that gets a signal just after it has received a command."""
 
     def write(self, data: str) -> None:
         super().write(data)

@@ -1,4 +1,4 @@
-"""The sender keeps its schedule and never sends bursts.
+"""The sender follows its schedule and never sends bursts.
 
 The receiver records the actual arrivals.
 """
@@ -29,9 +29,9 @@ def exchange(
 ) -> tuple[int, dict[str, int], dict[str, int]]:  # fmt: skip
     """Send one flow over the loopback of a network namespace.
 
-    Return the sender's status and the totals of both ends. The flow starts a tenth of a second
-    after the receiver is ready, at the time in the file "start". `meanwhile` is a shell command
-    that runs in parallel with the sender, which is process $sender.
+    Return the sender's status and the totals of both ends. The flow starts at the time in the file
+    "start", a tenth of a second after the receiver is ready. `meanwhile` is a shell command that
+    runs in parallel with the sender. In this command, $sender is the PID of the sender.
     """
     received_tos = tos if received_tos is None else received_tos
     send, receive = build_program("send"), build_program("receive")
@@ -152,7 +152,7 @@ def test_a_schedule_of_its_own_is_kept(tmp_path: Path) -> None:
 def test_datagrams_close_together_are_not_drawn_apart(tmp_path: Path) -> None:
     """Poisson traffic has such gaps.
 
-    An earlier sender had a min gap of half the mean gap, so it did not keep the rate.
+    An earlier version of the sender had a min gap of half the mean gap, so its rate was too low.
     """
     due_ns = np.array([0, 5_000_000, 100_000_000, 101_000_000], np.uint64)
     due_ns.tofile(tmp_path / "due")

@@ -25,7 +25,7 @@ MAC = "02:00:00:00:00:01"
 
 @pytest.fixture(scope="module")
 def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """Boot a virtual machine that uses interface `card`, whose peer is `here`.
+    """Boot a virtual machine that uses the interface `card`; the peer of `card` is `here`.
 
     This thread can use both.
     """
@@ -52,7 +52,7 @@ def test_its_kernel_is_another_and_its_files_are_these(booted: Machine, tmp_path
 
 @with_qemu
 def test_it_sorts_as_this_machine_does(booted: Machine) -> None:
-    """It uses the widest instructions that its CPU reports."""
+    """The virtual machine uses the widest instructions that its CPU reports."""
     for count in (10, 1000):
         numbers = np.random.default_rng(1).permutation(count)
         assert booted.call(np.argsort, numbers).tolist() == np.argsort(numbers).tolist()
@@ -87,7 +87,10 @@ def test_more_than_the_channel_holds_goes_both_ways(booted: Machine) -> None:
 
 @with_qemu
 def test_frames_go_to_the_card_and_come_from_it_as_they_are(booted: Machine) -> None:
-    """It replies to an ARP request; the kernel to which the interface belongs does not."""
+    """The virtual machine replies to an ARP request.
+
+    The kernel to which the interface belongs does not reply.
+    """
     question = bytes.fromhex(
         "ffffffffffff 020000000002 0806 0001 0800 06 04 0001 020000000002 0a090002 000000000000 "
         "0a090001"
@@ -137,7 +140,7 @@ def test_a_timeout_at_start_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_one_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
-    """A late response would be taken for the response to the next call."""
+    """The caller would take a late response for the response to the next call."""
     late = Machine(tmp_path)
     with subprocess.Popen(
         ["sleep", "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0

@@ -17,7 +17,10 @@ MS = 1_000_000
 
 
 def test_what_comes_is_handed_over_at_its_instant_or_later_and_together(tmp_path: Path) -> None:
-    """Three datagrams arrive 1 ms apart, over a link of 500 us; responses take the same time."""
+    """Three datagrams arrive at intervals of 1 ms, over a link of 500 us.
+
+    Responses take the same time.
+    """
 
     async def main(run: Run) -> Any:
         with Network(Pair(delay_us=500), run, program=WIRE) as net:
@@ -78,7 +81,7 @@ def test_a_timer_that_is_always_due_ends_the_run(
 
 
 def test_the_copy_that_runs_leaves_the_experiments_own_alone(tmp_path: Path) -> None:
-    """This is so in virtual time as in real time.
+    """The running copy of an application is separate from the experiment's copy, as in real time.
 
     Otherwise, the same code could give different results.
     """

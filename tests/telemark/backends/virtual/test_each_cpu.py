@@ -1,4 +1,4 @@
-"""Virtual time gives the same bytes on each CPU, whatever instructions C and NumPy use."""
+"""Virtual time gives the same bytes on each CPU, for all instructions that C and NumPy may use."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 
 
 def samples(folder: Path, name: str, before: tuple[str, ...] = (), **environment: str) -> bytes:
-    """Return the samples of an experiment, run in a process that has loaded nothing yet."""
+    """Return the samples of an experiment that ran in a new process."""
     command = [*before, sys.executable, f"experiments/{name}.py", "--quick", "--time", "virtual"]
     done = subprocess.run(
         [*command, "--again", "--jobs", "1", "--out", str(folder)],
@@ -74,7 +74,7 @@ def test_sanitizers_find_nothing(usual: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user")
 def test_an_emulated_cpu(usual: Path, tmp_path: Path) -> None:
-    """The process is emulated, except for the compiler that it starts."""
+    """The CPU of the process is emulated, but not the CPU of the compiler that it starts."""
     emulator = ("qemu-x86_64", "-cpu", "max")
     found = samples(tmp_path / "out", "dta_postcarding", emulator, **NO_AVX2)
     assert found == here("dta_postcarding", usual)

@@ -1,4 +1,4 @@
-"""Inspecting and changing a network in virtual time, at a point in time."""
+"""Networks in virtual time are inspected and changed at an exact point in time."""
 
 import asyncio
 from pathlib import Path
@@ -24,7 +24,10 @@ MS = 1_000_000
 
 
 def test_links_and_queues_change_at_an_instant(tmp_path: Path) -> None:
-    """Of 100 datagrams, one per millisecond, the link changes just before the 40th and the 70th."""
+    """A host sends 100 datagrams, one per millisecond.
+
+    The link changes just before the 40th and the 70th datagram.
+    """
 
     async def main(run: Run) -> None:
         with Network(Pair(delay_us=100), run, program=WIRE) as net:
@@ -46,8 +49,9 @@ def test_links_and_queues_change_at_an_instant(tmp_path: Path) -> None:
 
 
 def test_counters_are_those_of_the_instant(tmp_path: Path) -> None:
-    """A frame of 64 B takes 64 us: of ten simultaneous frames, one is on the wire, four wait, and
-    five are dropped.
+    """A frame of 64 B takes 64 us.
+
+    Of ten simultaneous frames, one is on the wire, four wait, and five are dropped.
     """
 
     async def main(run: Run) -> None:
@@ -76,7 +80,7 @@ def test_counters_are_those_of_the_instant(tmp_path: Path) -> None:
 
 
 def test_a_program_pushed_anew_has_other_dice(tmp_path: Path) -> None:
-    """Before that, the link loses the same packets as after the start."""
+    """Before the new program, the link loses the same packets as in any run with this seed."""
 
     async def main(run: Run) -> tuple[set[int], set[int]]:
         with Network(Pair(loss_probability=0.2), run, program=WIRE) as net:
@@ -145,7 +149,10 @@ class Single(Topo):
 
 
 def test_digests_reach_the_controller_in_virtual_time(tmp_path: Path) -> None:
-    """The list is due 20 ms after its first entry; it is sent once until it is acknowledged."""
+    """The list is due 20 ms after its first entry.
+
+    It is not sent again before it is acknowledged.
+    """
 
     async def main(run: Run) -> list[tuple[int, int]]:
         seen = []

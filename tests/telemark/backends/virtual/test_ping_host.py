@@ -1,4 +1,4 @@
-"""PingHost: reactions of a pinging virtual host to each frame, as those of a kernel."""
+"""PingHost: a virtual host that sends pings reacts to each frame like a kernel."""
 
 from collections.abc import Callable
 from ipaddress import IPv4Interface
@@ -14,7 +14,7 @@ OWN, OTHER, GATEWAY = "08:00:00:00:00:01", "08:00:00:00:00:02", "08:00:00:00:00:
 
 
 class FakeHost:
-    """A host whose sent frames a test takes, and to which it delivers frames."""
+    """A host for tests: the test takes the frames that it sends, and delivers frames to it."""
 
     mac = OWN
 

@@ -30,7 +30,7 @@ DIGEST = "45f6112944221ada"
 
 
 class Wider(Topo):
-    """Pair with another switch and host, whose links also use random numbers."""
+    """Pair with another switch and another host. Their links also use random numbers."""
 
     def build(self, **link: float) -> None:
         s1, s2, s3 = (self.addSwitch(name) for name in ("s1", "s2", "s3"))
@@ -85,8 +85,9 @@ def test_another_switch_and_other_links_move_nobody_elses_dice(tmp_path: Path) -
 
 
 def test_links_that_are_set_while_they_run_have_dice_of_their_own(tmp_path: Path) -> None:
-    """The random numbers depend on the seed and on the names, as for links that had a property from
-    the start.
+    """The random numbers depend on the seed and on the names.
+
+    The same holds for links that had a property from the start.
     """
 
     def lost(folder: str, seed: int, *, is_set_live: bool) -> list[list[int]]:

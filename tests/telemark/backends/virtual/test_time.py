@@ -81,7 +81,7 @@ def test_waiting_for_nothing_is_an_error(tmp_path: Path) -> None:
 def test_frames_that_go_in_circles_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no link takes time, they would circulate without end at one point in time."""
+    """If no link has a delay, the frames would circulate without end at one point in time."""
     monkeypatch.setattr("telemark.backends.virtual.network.MAX_INSTANT_EVENTS", 1000)
 
     async def main(run: Run) -> None:
@@ -98,7 +98,7 @@ def test_frames_that_go_in_circles_are_an_error(
 
 
 def test_a_loop_that_copies_what_it_carries_is_an_error(tmp_path: Path) -> None:
-    """The number of frames doubled with each round and would exhaust the memory of the machine."""
+    """The number of frames doubles in each round and would exhaust the memory of the machine."""
     copies = [
         +fy.P4MulticastGroupEntry(1, replicas=[2, 3]),
         +fy.P4TableEntry("route", match=fy.Match(), action=fy.Action("multicast", group=1)),
@@ -274,7 +274,7 @@ def test_messages_to_and_from_a_controller_may_take_time(tmp_path: Path) -> None
 
 
 def test_frames_of_a_capture_are_sent_again_at_their_times(tmp_path: Path) -> None:
-    """A ping and its capture, replayed: h2 replies to both."""
+    """h1 sends a ping and then replays its capture. h2 replies to both."""
 
     async def main(run: Run) -> None:
         ping = Ether(dst="00:00:00:00:00:02", src="00:00:00:00:00:01")

@@ -1,4 +1,4 @@
-"""Registers and queues of a program on both targets: the same calls, the same numbers."""
+"""Registers and queues of a program: the same calls give the same numbers on both targets."""
 
 import json
 from pathlib import Path

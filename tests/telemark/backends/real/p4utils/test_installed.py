@@ -67,7 +67,7 @@ h1 ping -c 2 -W 1 h2
 
 
 def problem(*programs: str) -> str:
-    """Return the reason why it cannot run on this machine, or an empty text."""
+    """Return the reason why p4-utils cannot run on this machine, or an empty text."""
     if missing := [name for name in programs if shutil.which(name) is None]:
         return f"{missing[0]} is not on PATH"
     try:

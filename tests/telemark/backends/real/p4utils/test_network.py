@@ -1,5 +1,6 @@
-"""minip4 as a switch of p4-utils (with stand-ins for its classes): the options of the switch
-process.
+"""minip4 as a switch of p4-utils: the options of the switch process.
+
+Stand-ins replace the classes of p4-utils.
 """
 
 import argparse

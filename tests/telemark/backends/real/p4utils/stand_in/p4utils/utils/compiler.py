@@ -8,7 +8,7 @@ class CompilationError(Exception):
 
 
 class P4C:
-    """Like p4-utils' class: output paths and default options."""
+    """Stand-in for p4-utils' class, with the same output paths and default options."""
 
     def __init__(self, p4_src, opts="--target bmv2 --arch v1model --std p4-16", p4rt=False):
         self.p4_src = p4_src
