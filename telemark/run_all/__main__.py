@@ -128,7 +128,7 @@ def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Out
         [sys.executable, experiment.script, *arguments],
         stderr=subprocess.PIPE,
         # The experiment must also end if SIGKILL, which cannot be forwarded, ends this process;
-        # noqa: there are no threads.
+        # this process has no threads, so preexec_fn is safe.
         preexec_fn=partial(end_with_parent, os.getpid()),  # noqa: PLW1509
     )
 

@@ -59,7 +59,7 @@ assert nic.completions() == [Completion(session.target.qpn, 9, 5)]
 assert region.bytes[:10].tobytes() == b"hellothere"
 assert (nic.counts().refused["GAP"], card.drops()) == (1, 0)
 assert nic.counts().refused["FOREIGN"] >= 50
-assert "PSN 7 where 6 was expected" in nic.refusals()[-1]
+assert "PSN 7: expected 6" in nic.refusals()[-1]
 subprocess.run(["ip", "link", "set", "v0", "down"], check=True)
 for _ in range(2):
     try:
