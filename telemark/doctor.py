@@ -84,7 +84,9 @@ def findings() -> list[Finding]:
         _program("nft", "XDP: comparison", SETUP, EBPF),
         _load(),
         _memory(),
-        _program(bmv2.PROGRAM, "--target bmv2, targets.py", "./provision.sh, on Ubuntu"),
+        _program(
+            bmv2.PROGRAM, "--target bmv2, targets.py, tests of bmv2", "./provision.sh, on Ubuntu"
+        ),
         _program("p4c-bm2-ss", "tests against p4c", "./provision.sh, on Ubuntu"),
         _thrift(),
         _p4utils(),
