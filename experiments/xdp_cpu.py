@@ -106,7 +106,7 @@ class Curves:
         return self.median(candidate, pps, lambda each: each.carried_pps) >= CARRIED * pps
 
     def ratio(self, own: Candidate, own_pps: int, to: Candidate, pps: int, limit: float) -> float:
-        """Return the ratio of busy cores of two candidates in the same round (median over rounds).
+        """Return the median over all rounds of the ratio of two candidates' busy cores.
 
         The run is inconclusive if the ratio exceeds `limit`, but not in all rounds. Rounds differ
         because other load on the machine changes the CPU time per packet.

@@ -135,7 +135,7 @@ def load(
     """
     folders: tuple[Path, ...] = (engine.C_FOLDER, ports.C_FOLDER, wire.C_FOLDER)
     sources = [source for folder in folders for source in sorted(folder.glob("*.c"))]
-    if architecture == "tna":  # it has its own path of a packet
+    if architecture == "tna":  # TNA has its own code path for packets
         sources.remove(engine.C_FOLDER / "pipeline.c")
         sources.append(tna.C_FOLDER / "pipeline.c")
         folders += (tna.C_FOLDER,)

@@ -102,7 +102,7 @@ def report(
     gone: dict[str, set[int]],
     pulse: "np.ndarray[tuple[int]]",
 ) -> BlockReport:
-    """Return the records that the controller reads of a block."""
+    """Return the records of a block, as the controller reads them."""
     own = range(number * EACH, (number + 1) * EACH)
     (pulsed,) = (n for n in own if pulse[n])
     records: dict[Point, PointRecord | None] = {}

@@ -276,7 +276,7 @@ def test_a_new_configuration_throws_the_dice_on_and_not_from_their_start(make_li
 
 def test_a_new_rate_drops_the_rounding_remainder(make_link: Links) -> None:
     link = make_link(rate_bps=3)
-    link.send(0, 0)  # 64 B leave a remainder of 2/3 ns, in units of the rate 2
+    link.send(0, 0)  # 64 B leave a remainder of 2/3 ns; it is stored as 2
     link.library.link_configure(link.handle, LinkConfig(rate_bps=512 * 10**9 + 2))
     link.send(1, 170_666_666_666)  # just below a nanosecond, which the remainder would complete
     link.advance(2**63)

@@ -65,7 +65,7 @@ struct int_source {
 
 /* Consecutive sequence numbers that did not arrive. */
 struct int_gap {
-    uint64_t time_ns; /* time at which the numbers had become too old to arrive */
+    uint64_t time_ns; /* time after which no packet with these numbers is expected */
     uint32_t node, first, count;
     uint8_t hw_id, version;
     uint8_t none[2];

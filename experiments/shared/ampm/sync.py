@@ -1,4 +1,4 @@
-"""Theory of clock errors for ampm_sync.py, and results of its decoders."""
+"""For ampm_sync.py: theory of clock errors, and results of the decoders."""
 
 import argparse
 from collections.abc import Mapping, Sequence

@@ -112,7 +112,7 @@ def make_checks(costs: Costs) -> list[Check]:
 
 
 def costs_tables(costs: Costs) -> list[Table]:
-    """Return tables of CPU time per report, and of its ratios between DTA and CPU collectors."""
+    """Return two tables: CPU time per report, and ratios of CPU times of DTA and CPU collectors."""
     own = [
         (kind.name, middle(costs.rounds, "own_ns", kind), middle(costs.rounds, "kernel_ns", kind),
          middle(costs.rounds, "cost_ns", kind))

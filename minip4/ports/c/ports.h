@@ -40,7 +40,7 @@ void ports_wake(struct ports *ports);
 int ports_reopen(struct ports *ports, uint16_t port);
 /* Stop the thread when rings, queues and links are empty, but at the latest after drain_ns. */
 int ports_stop(struct ports *ports, uint64_t drain_ns);
-/* Free the driver, after ports_stop() or without ports_start(); the engine then has no driver.
+/* Free the driver. Call this after ports_stop(), or if ports_start() was not called.
  * Returns 0, or -1 with an error of the captures in `error`. */
 int ports_destroy(struct ports *ports, char *error, size_t error_size);
 

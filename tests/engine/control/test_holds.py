@@ -1,7 +1,6 @@
 """Operations on large tables delay packets no longer than operations on small ones.
 
-The tests read no clock. Instead, the engine counts the words of memory that it accesses each time
-that the control plane has the lock.
+The tests read no clock. Instead, the engine counts the memory words accessed while the control plane holds the lock.
 """
 
 import random

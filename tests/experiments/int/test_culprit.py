@@ -31,7 +31,7 @@ def test_a_large_flow_is_not_guilty_where_another_grew() -> None:
     rows = seen(sorted(usual + burst + after + elsewhere))
     found = culprit.Culprit.of(rows)
     assert (found.node, found.egress, found.flow) == (3, 2, 8)
-    # packets until the queue was longest, in this queue only
+    # packets in this queue only, up to the time of its maximum length
     assert {*found.arrived["flow"].tolist()} == {7, 8}
     assert found.more_bps[8] > 3e8
     assert abs(found.more_bps[7]) < 2e8

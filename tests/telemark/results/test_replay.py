@@ -1,4 +1,4 @@
-"""replay.json: its content, and its part of the page."""
+"""replay.json: its content, and the section of the results page that shows it."""
 
 import argparse
 import json
