@@ -76,7 +76,8 @@ def _words(report: pytest.TestReport) -> str:
 def _running(kind: int) -> Iterator[None]:
     """Lock for a running test: LOCK_SH allows parallel tests, and LOCK_EX allows none.
 
-    A test that must run alone locks GATE before it starts. Otherwise, other tests could start again and again,
+    A test that must run alone locks GATE before it starts.
+    Otherwise, other tests could start again and again,
     and the test would never run.
     """
     if IS_WITHIN_A_TEST:

@@ -1,6 +1,7 @@
 """Operations on large tables delay packets no longer than operations on small ones.
 
-The tests read no clock. Instead, the engine counts the memory words accessed while the control plane holds the lock.
+The tests read no clock. Instead, the engine counts
+the memory words accessed while the control plane holds the lock.
 """
 
 import random
