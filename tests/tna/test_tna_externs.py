@@ -265,6 +265,16 @@ def test_counter_leaves_bytes_out(tmp_path: Path) -> None:
     assert switch.counter_read("EC.sent", 3) == (1, 20)
 
 
+def test_counter_is_never_negative(tmp_path: Path) -> None:
+    switch = engine(
+        tmp_path,
+        locals="Counter<bit<64>, bit<8>>(16, CounterType_t.BYTES) seen;",
+        ingress="seen.count(3, 100);",
+    )
+    switch.process(1, data(), 0)
+    assert switch.counter_read("IC.seen", 3) == (1, 0)
+
+
 def test_algorithmic_tables_are_plain(tmp_path: Path) -> None:
     program = compiled(
         tmp_path,

@@ -255,6 +255,18 @@ def test_digest(tmp_path: Path) -> None:
             {"locals": "Hash<bit<8>>(HashAlgorithm_t.XOR8) h;", "ingress": "md.m = h.get({md.n});"},
             "hash algorithm XOR8 is not supported",
         ),
+        ({"deparser": "if (md.m == 1) { exit; }"}, "exit in a deparser"),
+        (
+            {"egress_deparser_locals": "Resubmit() again;", "egress_deparser": "again.emit();"},
+            "cannot be used in the egress deparser",
+        ),
+        (
+            {
+                "declarations": "struct port_t { bit<128> x; }",
+                "port_metadata": "port_t p = port_metadata_unpack<port_t>(pkt);",
+            },
+            "port metadata of type port_t are too long",
+        ),
     ],
 )
 def test_refused(tmp_path: Path, parts: dict[str, str], message: str) -> None:

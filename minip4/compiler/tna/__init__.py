@@ -19,7 +19,8 @@ v1model program, with two parsers and two deparsers:
    engine processes one packet at a time, so this is atomic. A cell of a struct is one number.
 5. Checksum objects are variables with a one's complement sum. A parser counter is a variable.
 6. Hash and Checksum use the calculations of the intermediate form; polynomials are part of the
-   algorithm's name. All fields are inputs, also those of invalid headers, as on Tofino.
+   algorithm's name. The inputs of Hash include fields of invalid headers, as on Tofino. Checksum
+   leaves them out.
 7. Objects of the control plane (tables, counters, meters, registers, profiles) and P4Info are those
    of v1model (ExternObject.kind). Mirror sessions are P4Runtime's clone sessions.
 

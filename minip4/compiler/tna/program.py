@@ -89,8 +89,24 @@ class TnaLowering(ProgramLowering):
 def _deparser(name: str, source: syntax.Source, code: list[ir.Statement]) -> ir.Deparser:
     """Split the code of a deparser into statements and the order of headers."""
     result = ir.Deparser(name, source, [], [])
+    for statement in all_statements(code):
+        _require_supported(statement, is_egress=name == "egress_deparser")
     _split(code, result)
     return result
+
+
+def _require_supported(statement: ir.Statement, *, is_egress: bool) -> None:
+    if isinstance(statement, ir.Exit):
+        assert statement.source is not None
+        raise P4Error(
+            "exit in a deparser is not supported", statement.source, "an if statement instead"
+        )
+    if is_egress and isinstance(statement, ir.SendDigest | ir.ResubmitWith):
+        assert statement.source is not None
+        raise P4Error(
+            "Digest and Resubmit cannot be used in the egress deparser", statement.source,
+            "a call in the ingress deparser",
+        )  # fmt: skip
 
 
 def _split(code: list[ir.Statement], result: ir.Deparser) -> None:

@@ -79,11 +79,17 @@ class StateStatements:
         ]
 
     def _adjusted(self, counter: m.Counter, adjustment: tuple[m.Expr, ...]) -> Lines:
-        """Return code that leaves some bytes of the packet out of a counter (TNA)."""
+        """Return code that leaves some bytes of the packet out of a counter (TNA).
+
+        At most all bytes of the packet are left out, because a counter cannot be negative.
+        """
         if not adjustment:
             return []
         cell = f"c->counters[{counter.index}].cells[i]"
-        return [f"if (i < {counter.size}u) {cell}.bytes -= {self.expressions.word(adjustment[0])};"]
+        return [
+            f"if (i < {counter.size}u) {{ uint64_t a = {self.expressions.word(adjustment[0])};",
+            f"    {cell}.bytes -= a < {BYTES} ? a : {BYTES}; }}",
+        ]
 
     def execute_meter(self, p: m.Primitive) -> Lines:
         assert isinstance(p.args[0], m.Named)

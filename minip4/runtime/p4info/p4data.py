@@ -94,7 +94,10 @@ def cell_words(cell: int, spec: p4t.P4DataTypeSpec, schema: Schema) -> Iterator[
 def _members(spec: p4t.P4DataTypeSpec, schema: Schema) -> list[p4t.P4DataTypeSpec]:
     if spec.WhichOneof("type_spec") == "tuple":
         return list(spec.tuple.members)
-    return [m.type_spec for m in schema.p4info.type_info.structs[spec.struct.name].members]
+    structs = schema.p4info.type_info.structs
+    if spec.struct.name not in structs:
+        raise unimplemented(f"struct {spec.struct.name!r} is not in P4Info")
+    return [m.type_spec for m in structs[spec.struct.name].members]
 
 
 def _widths(spec: p4t.P4DataTypeSpec, schema: Schema) -> list[int]:
@@ -108,7 +111,13 @@ def _widths(spec: p4t.P4DataTypeSpec, schema: Schema) -> list[int]:
         enums = schema.p4info.type_info.serializable_enums
         return [enums[spec.serializable_enum.name].underlying_type.bitwidth]
     if kind == "new_type":
+        if spec.new_type.name in schema.translations:  # P4Info has no width for it
+            raise unimplemented(
+                f"members of the translated type {spec.new_type.name} in a register"
+            )
         return _widths(_underlying(spec, schema), schema)
+    if kind != "bitstring":
+        raise unimplemented(f"values of type {kind} are not supported")
     return [bitwidth(spec)]
 
 

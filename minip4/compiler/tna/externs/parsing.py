@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from minip4.compiler import ir, syntax
+from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.objects import ExternObject
 from minip4.compiler.ir import arithmetic
 from minip4.compiler.lower import places
@@ -10,7 +11,7 @@ from minip4.compiler.lower.arguments import extern_arguments
 from minip4.compiler.lower.context import Context
 from minip4.compiler.lower.externs.operands import require_block, scalar
 from minip4.compiler.lower.externs.packets import lookahead
-from minip4.compiler.types import BOOL, Bits
+from minip4.compiler.types import BOOL, Bits, width_in_bits
 
 PORT_METADATA_BITS = 64
 _COUNTER = Bits(16, signed=True)  # Tofino has 8 bits with a sign; programs must not rely on less
@@ -19,6 +20,11 @@ _COUNTER = Bits(16, signed=True)  # Tofino has 8 bits with a sign; programs must
 def port_metadata_unpack(context: Context, call: syntax.Call) -> places.Value:
     require_block(context, call, "parser")
     of = context.environment.resolve(call.type)
+    if (width_in_bits(of) or 0) > PORT_METADATA_BITS:
+        raise P4Error(
+            f"port metadata of type {of} are too long", call.source,
+            f"at most {PORT_METADATA_BITS} bits",
+        )  # fmt: skip
     value = lookahead(context, of, call.source)
     context.emit(ir.Advance(call.source, ir.Constant(Bits(32), PORT_METADATA_BITS)))
     return value
