@@ -47,7 +47,8 @@ header readout_t {
 // Records have numbers from 1 on; 0 means that there is no record. A request for record 0 reads
 // only the clock.
 
-const bit<16> WRITE = 0x8000;  // flag in a record number: the registers are written
+// Flag in a record number: the registers are written.
+@noWarn("unused") const bit<16> WRITE = 0x8000;
 
 header readout_write_t {
     bit<64> value_0;

@@ -24,6 +24,7 @@ from typing import Any
 
 from wire import TIMEOUT_S, await_true, run
 
+from minip4.engine.codegen.generator import Generator
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, Lpm, MatchKey, Range, Ternary
 from minip4.engine.model import Program
@@ -201,6 +202,11 @@ class Twins:
         """The program that both run."""
         return self._engine.program
 
+    @property
+    def generator(self) -> Generator:
+        """minip4's, which STF scripts ask for."""
+        return self._engine.generator
+
     def another(self) -> "Twins":
         """Return a second pair with its own state."""
         made = Twins.__new__(Twins)
@@ -221,7 +227,8 @@ class Twins:
         priority: int = 0,
     ) -> None:  # fmt: skip
         self._engine.table_add(table, key, action, params, priority)
-        self._switch.table_add(table, key, action, params, priority)
+        has_priorities = self.program.tables[table].match_type in ("ternary", "range")
+        self._switch.table_add(table, key, action, params, priority if has_priorities else 0)
 
     def table_set_default(self, table: str, action: str, params: Sequence[int]) -> None:
         self._engine.table_set_default(table, action, params)
@@ -326,7 +333,7 @@ def _tap(name: str) -> int:
     """Create an interface; frames written to the returned descriptor arrive at the interface."""
     tap = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
     fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
-    run(f"ip link set dev {name} up")
+    run(f"ip link set dev {name} mtu {LONGEST_FRAME - SHORTEST_FRAME} up")
     return tap
 
 

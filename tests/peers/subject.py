@@ -69,3 +69,13 @@ def switch(program: Path, ports: Sequence[int]) -> Engine | Twins:
     if os.environ.get("P4_SWITCH") == "simple_switch":
         return twins(program, ports)
     return Engine(bmv2_json(program))
+
+
+def state(engine: Engine) -> dict[str, object]:
+    """All counters and registers."""
+    counters = {
+        name: engine.counter_read_all(name)
+        for name, counter in engine.program.counters.items()
+        if counter.table is None
+    }
+    return counters | {name: engine.register_read_all(name) for name in engine.program.registers}

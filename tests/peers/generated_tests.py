@@ -1,0 +1,55 @@
+"""STF scripts that p4testgen, p4c's test generator, writes for the programs of p4src/."""
+
+import functools
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from random_packets import PROGRAMS, REPOSITORY
+
+P4TESTGEN = "p4testgen"
+CASES = [program for program in PROGRAMS if (REPOSITORY / "p4src") in program.parents]
+PORTS = (*range(9), 255)  # see OPTIONS; 255 is the port of the controller
+OPTIONS = (
+    "--target", "bmv2", "--arch", "v1model", "--test-backend", "STF",
+    "--max-tests", "20", "--seed", "1", "--track-coverage", "STATEMENTS",
+    "--port-ranges", "0:8,255:255",
+    "--packet-size-range", f"{14 * 8}:{1500 * 8}",  # that an interface carries
+)  # fmt: skip
+PATH_SELECTIONS = ("GREEDY_STATEMENT_SEARCH", "RANDOM_BACKTRACK")
+"""The first one covers more of the RoCE programs, the second one more of AM-PM."""
+
+ABORTS = {
+    "does not match declaration (declare-fun bv": "p4testgen shifts only by as wide a number",
+    "unimplemented extern method: truncate": "p4testgen has no truncate()",
+}
+"""Text of an error of p4testgen, and its cause. The tests that were generated before are run."""
+
+
+def installed() -> bool:
+    """Whether p4testgen is on PATH."""
+    return shutil.which(P4TESTGEN) is not None
+
+
+@functools.cache
+def generate(program: Path) -> dict[str, str]:
+    """Return the scripts that p4testgen generates for a program, by name."""
+    scripts: dict[str, str] = {}
+    for selection in PATH_SELECTIONS:
+        with tempfile.TemporaryDirectory() as folder:
+            command = [P4TESTGEN, *OPTIONS, "--path-selection", selection, "--out-dir", folder]
+            done = subprocess.run(
+                [*command, str(program)], capture_output=True, text=True, check=False
+            )
+            said = done.stdout + done.stderr
+            assert done.returncode == 0 or any(text in said for text in ABORTS), said
+            for path in Path(folder).glob("*.stf"):
+                scripts[f"{selection} {path.stem}"] = path.read_text()
+    return scripts
+
+
+def clone_ports(script: str) -> set[int]:
+    """The ports of clone sessions, which `--port-ranges` does not limit."""
+    return {int(port) for port in re.findall(r"(?m)^mirroring_add \d+ (\d+)", script)}
