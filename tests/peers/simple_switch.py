@@ -149,6 +149,8 @@ class SimpleSwitch:
         left: list[tuple[int, bytes]] = []
         deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
+            ended = self._switch.poll()
+            assert ended is None, f"simple_switch ended with {ended}"
             is_idle = _sleeps(self._switch.pid)
             came = self._came()
             left += came

@@ -4,7 +4,9 @@ Both get random entries and random frames at the same times. The tests of p4src/
 P4_SWITCH=simple_switch python -m pytest tests/p4src
 """
 
+import os
 import random
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 import simple_switch
 import subject
 from random_packets import DEEP, PORTS, PROGRAMS, SEEDS, fill, frames
+from simple_switch import SHORTEST_FRAME
 from wire import namespace, run
 
 pytestmark = pytest.mark.skipif(
@@ -38,3 +41,11 @@ def test_random_packets_leave_both_alike(program: Path) -> None:
             left += len(twins.process(port, frame, 1_000_000 * number))
         twins.compare_state()
     assert left >= 10 or program.stem in DEEP
+
+
+def test_a_dead_switch_is_reported() -> None:
+    twins = subject.twins(PROGRAMS[0], PORTS)
+    os.kill(twins._switch._switch.pid, signal.SIGSEGV)
+    with pytest.raises(AssertionError, match="simple_switch ended with -11"):
+        twins.process(0, bytes(SHORTEST_FRAME), 0)
+    twins._switch.close()
