@@ -2,8 +2,8 @@
 
 import grpc
 import pytest
-from finsy.proto import p4d, p4r
-from harness import asynchronous, bench, entry, info, insert, modify, named, ternary
+from finsy.proto import p4d, p4r, p4t
+from harness import asynchronous, bench, config, entry, info, insert, modify, named, ternary
 
 PROGRAM = "tofino"
 DST, SRC = bytes.fromhex("020000000002"), bytes.fromhex("020000000001")
@@ -53,6 +53,36 @@ async def test_register_of_structs() -> None:
         assert await running.read(seen(7)) == [written]
         with pytest.raises(grpc.aio.AioRpcError, match="expected a struct of 3 members"):
             await running.write(modify(seen(7, values[0])))
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        (p4t.P4NamedType(name="seen_t"), "struct seen_t contains itself"),
+        (p4t.P4NamedType(name="none_t"), "P4Info has no struct none_t"),
+    ],
+    ids=["a struct in itself", "an unknown struct"],
+)
+@asynchronous
+async def test_bad_types_are_refused(member: p4t.P4NamedType, message: str) -> None:
+    async with bench(None) as running:
+        bad = config(PROGRAM)
+        bad.p4info.type_info.structs["seen_t"].members[0].type_spec.struct.CopyFrom(member)
+        with pytest.raises(grpc.aio.AioRpcError, match=message):
+            await running.push(p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT, bad)
+
+
+@asynchronous
+async def test_members_of_a_translated_type_are_refused() -> None:
+    """P4Info does not contain their widths."""
+    translated = config(PROGRAM)
+    types = translated.p4info.type_info
+    types.new_types["port_t"].translated_type.sdn_string.SetInParent()
+    types.structs["seen_t"].members[1].type_spec.new_type.name = "port_t"
+    async with bench(None) as running:
+        await running.push(p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT, translated)
+        with pytest.raises(grpc.aio.AioRpcError, match="translated type port_t in a register"):
+            await running.read(seen(7))
 
 
 @asynchronous

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tna_programs import compiled, data, engine, write
 
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
+from minip4.engine.errors import InvalidArgument
 from minip4.errors import Minip4Error
 
 
@@ -281,3 +284,24 @@ def test_two_pipelines_are_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("Switch(pipe)", "Switch(pipe, pipe)"))
     with pytest.raises(Minip4Error, match="a Switch with 2 pipelines is not supported"):
         compile_p4(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda document: document["parsers"].pop(), "1 parsers and 2 deparsers"),
+        (
+            lambda document: document["register_arrays"][0].update(initial_value="0x100"),
+            "initial value 0x100 does not fit in 8 bits",
+        ),
+    ],
+    ids=["a missing parser", "an initial value"],
+)
+def test_bad_json_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    registers = {"locals": "Register<bit<8>, bit<8>>(4, 1) r;", "ingress": "md.m = r.read(0);"}
+    document = compiled(tmp_path, **registers).bmv2_json
+    change(document)
+    with pytest.raises(InvalidArgument, match=message):
+        Engine(document)

@@ -76,9 +76,7 @@ class _Reader:
         document = self.document
         self._headers()
         self.registers = {
-            r["name"]: m.Register(
-                r["name"], i, r["size"] or 0, r["bitwidth"], hexstr(r.get("initial_value", "0x0"))
-            )
+            r["name"]: m.Register(r["name"], i, r["size"] or 0, r["bitwidth"], _initial_value(r))
             for i, r in enumerate(document.get("register_arrays", []))
         }
         actions = {a["id"]: self._action(a) for a in document["actions"]}
@@ -391,7 +389,22 @@ def _architecture(document: Json) -> str:
     architecture = document.get("__meta__", {}).get("architecture", "v1model")
     if architecture not in ("v1model", "tna"):
         raise NotSupported(f"architecture {architecture!r}; only v1model and tna are supported")
+    found = len(document["parsers"]), len(document["deparsers"])
+    if architecture == "tna" and found != (2, 2):
+        raise InvalidArgument(
+            f"{found[0]} parsers and {found[1]} deparsers; expected 2 of each in a TNA program"
+        )
     return str(architecture)
+
+
+def _initial_value(register: Json) -> int:
+    value = hexstr(register.get("initial_value", "0x0"))
+    if not 0 <= value < 1 << register["bitwidth"]:
+        raise InvalidArgument(
+            f"register {register['name']}: initial value {value:#x} does not fit in "
+            f"{register['bitwidth']} bits"
+        )
+    return value
 
 
 def _member(type_: m.HeaderType, name: str) -> m.Field:

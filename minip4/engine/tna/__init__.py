@@ -2,4 +2,4 @@
 
 from pathlib import Path
 
-C_FOLDER = Path(__file__).parent
+C_FOLDER = Path(__file__).parent / "c"

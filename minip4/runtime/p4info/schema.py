@@ -1,10 +1,11 @@
 """Index of P4Info: from id to object, with error messages that name the id."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, TypeVar
 
-from finsy.proto import p4i
+from finsy.proto import p4i, p4t
 
 from minip4.runtime.p4info import translation
 from minip4.runtime.p4info.values import Values
@@ -14,6 +15,7 @@ MatchType = p4i.MatchField.MatchType
 # match kinds whose entries have priorities
 RANKED_KINDS = (MatchType.TERNARY, MatchType.RANGE, MatchType.OPTIONAL)
 
+MAX_DEPTH = 32  # maximum nesting of types
 PORT_BITS = 9  # width of a port number in v1model
 _PORT_FIELDS = ("ingress_port", "egress_port")
 
@@ -77,6 +79,36 @@ class ActionProfile:
     actions: dict[int, Action] = field(default_factory=dict)
 
 
+def _check_types(types: p4t.P4TypeInfo) -> None:
+    """Reject types with unknown members, types that contain themselves, and deep nesting."""
+    members = {f"struct {name}": [m.type_spec for m in struct.members]
+               for name, struct in types.structs.items()}  # fmt: skip
+    members |= {f"type {name}": [new.original_type] for name, new in types.new_types.items()}
+    parts = {name: {part for spec in specs for part in _named_types(spec)}
+             for name, specs in members.items()}  # fmt: skip
+    depths: dict[str, int] = {}
+    try:
+        for name in TopologicalSorter(parts).static_order():
+            if name not in parts:
+                raise invalid(f"P4Info has no {name}, but another type contains it")
+            depths[name] = 1 + max((depths[part] for part in parts[name]), default=0)
+            if depths[name] > MAX_DEPTH:
+                raise invalid(f"{name}: more than {MAX_DEPTH} types are nested")
+    except CycleError as error:
+        raise invalid(f"{error.args[1][0]} contains itself") from None
+
+
+def _named_types(spec: p4t.P4DataTypeSpec) -> Iterator[str]:
+    kind = spec.WhichOneof("type_spec")
+    if kind == "struct":
+        yield f"struct {spec.struct.name}"
+    elif kind == "new_type":
+        yield f"type {spec.new_type.name}"
+    elif kind == "tuple":
+        for member in spec.tuple.members:
+            yield from _named_types(member)
+
+
 class Schema:
     """The objects of a P4Info message, by id.
 
@@ -85,6 +117,7 @@ class Schema:
 
     def __init__(self, p4info: p4i.P4Info) -> None:
         self.p4info = p4info
+        _check_types(p4info.type_info)
         self.translations = translation.translations(p4info.type_info)
         self.actions = {a.preamble.id: self._action(a) for a in p4info.actions}
         self.counters = _by_id(p4info.counters)
