@@ -18,6 +18,7 @@ from experiments.shared.tcp.probes import (
 )
 
 MAC = "02:00:00:00:00:05"
+DATA_BYTES = 200
 SHORT = ("--time", "virtual", "--duration", "3")
 
 
@@ -103,14 +104,18 @@ class Captures:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._write("in", [(number, 1000 * number) for number in range(4)])
-        self._write("inner", [(number, 1000 * number + 10) for number in range(4)])
-        self._write("out", [(number, 1000 * number + 20) for number in (0, 2, 3)])
+        self._write("in", 0, [0, 1, 2, 3])
+        self._write("inner", 10, [0, 1, 2, DATA_BYTES, 3])
+        self._write("out", 20, [0, 2, DATA_BYTES, 3])
 
-    def _write(self, name: str, sent: list[tuple[int, int]]) -> None:
-        frames = [Ether(probe(number, [1], MAC)) for number, _ in sent]
-        for frame, (_, at_us) in zip(frames, sent, strict=True):
-            frame.time = at_us / 1e6
+    def _write(self, name: str, at_us: int, sent: list[int]) -> None:
+        """Write probes with these numbers, and a frame of DATA_BYTES bytes."""
+        frames = [
+            Ether(bytes(DATA_BYTES) if number == DATA_BYTES else probe(number, [1], MAC))
+            for number in sent
+        ]
+        for place, frame in enumerate(frames):
+            frame.time = (1000 * place + at_us) / 1e6
         wrpcap(str(self.folder / name), frames, nano=True)
 
     def capture(self, switch: str, neighbour: str, what: str, *, inner: bool = False) -> Path:
@@ -124,7 +129,7 @@ def test_a_probe_that_the_panel_drops_is_not_expected(tmp_path: Path) -> None:
     reported, sent = matched(delivered, sent)
     assert (sent.arrived, sent.on_link) == (4, 3)
     assert sent.numbers.tolist() == reported["number"].tolist() == [2, 3]
-    assert sent.bytes.tolist() == [FRAME_BYTES, FRAME_BYTES]
+    assert sent.bytes.tolist() == [FRAME_BYTES, DATA_BYTES + FRAME_BYTES]
 
 
 def reported_probe(number: int) -> bytes:

@@ -52,8 +52,8 @@ class Terminal:
         self.type("exit\n")
         said = self.until(b"Results in").encode()
         with contextlib.suppress(OSError):  # no process has the terminal open any more
-            while piece := os.read(self._terminal, 1024):
-                said += piece
+            while select.select([self._terminal], [], [], 300.0)[0]:
+                said += os.read(self._terminal, 1024)
         assert self.status() == 0, said.decode()
 
     def kill(self) -> None:
