@@ -14,7 +14,7 @@ _Key = tuple[int, int, frozenset[bytes]]
 async def reconcile(
     switch: fy.Switch, wanted: Sequence[fy.P4TableEntry], may_stay: Sequence[fy.P4TableEntry] = ()
 ) -> None:
-    """Insert, modify and delete entries until the switch's tables contain only the wanted entries.
+    """Insert, modify and delete entries until the switch's tables hold exactly the wanted entries.
 
     Entries that are unchanged or in `may_stay` are not touched, so traffic is not affected. Default
     actions are set first. Then entries are inserted in the given order. So an entry takes effect

@@ -35,10 +35,9 @@ from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 
-STEP_PPS = (
-    # step between tested flood rates; the flood also runs at twice each tested rate
-    200_000
-)
+# resolution of the rate that stops a server; for each tested rate, the flood also runs at twice
+# this rate
+STEP_PPS = 200_000
 FLOODS_PPS = tuple(STEP_PPS * each for each in (*range(11), 12, 14, 16, 18, 20, 25, 30, 40))
 QUICK_FLOODS_PPS = tuple(STEP_PPS * each for each in (0, 3, 4, 5, 6, 8, 10, 12))
 SECONDS, QUICK_SECONDS = 0.3, 0.1

@@ -17,8 +17,7 @@ SAMPLES = 8
 """Cells for hashed samples per block."""
 
 Values = tuple[int, int, int, int]
-"""Registers of a record: start of the block, a count (0: never written), and two others.
-"""
+"""Registers of a record: start of the block, a count (0: never written), and two others."""
 
 
 class Record(IntEnum):

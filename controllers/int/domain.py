@@ -26,9 +26,7 @@ from telemark.topology.links import of_ends
 from telemark.topology.routes import Route, next_hops
 
 More = Callable[[fy.Switch], Awaitable[Sequence[fy.P4TableEntry]]]
-"""Function that prepares a switch whose program extends the INT program, and returns the additional
-table entries.
-"""
+"""Function that prepares a switch whose program extends INT, and returns more table entries."""
 
 REPORT_PORT = 32766
 SESSION = 500  # REPORT_SESSION in p4src/int/report.p4
@@ -40,7 +38,7 @@ EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not und
 
 @dataclass(frozen=True)
 class Changes:
-    """Limit the reports of a flow to changes, and to one report every 2^`period_shift` us.
+    """Reports of a flow only after a change, and once every 2^`period_shift` us.
 
     Changes are: another ingress or egress port, another number of hops on the stack, or a hop
     latency in another interval of 2^`latency_shift` us.

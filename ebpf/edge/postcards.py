@@ -28,8 +28,9 @@ INNER_TYPES = {4: 4, 6: 5}  # InType by IP version
 FIXED_WORDS = 2  # number of words of a report that follow its first word
 POLL_MS = 50
 INTERFACES, INGRESS_TIME, EGRESS_TIME = 0x4000, 0x0800, 0x0400
-"""The INT instructions that an edge program supports: device and times. Ingress and egress time are
-equal, because an edge program has only one measuring point.
+"""The INT instructions that an edge program supports: device and times.
+
+Ingress and egress time are equal, because an edge program has only one measuring point.
 """
 
 

@@ -1,6 +1,6 @@
 /* Probes that measure the utilisation of links. Each probe lists the ports of its path. Each switch
  * inserts two values for its port: the number of bytes that the port has sent since the previous
- * probe, and the departure time of the previous probe. The format is that of the exercise
+ * probe, and the time of the previous probe in egress. The format is that of the exercise
  * `link_monitor` of p4lang/tutorials: EtherType 0x0812, the number of hops, the data of each hop
  * (last hop first), and the ports. */
 #include "switch.p4"

@@ -88,9 +88,9 @@ control PlanPostcard(
         path.is_immediate = path.is_immediate | is_immediate;
     }
 
-    /* Adds the report to its path. If the path is now complete, it is written, and another path
-       stays in the row. Otherwise, the path is stored in the row. If the row contained another
-       path, this other path is written. */
+    /* Adds the report to its path. If the path is now complete, it is written, and another path in
+     * the row stays there. Otherwise, the path is stored in the row. If the row contained another
+     * path, this other path is written. */
     action add_report() {
         bool is_other = old.seen != 0 && old.key != report.key;
         if (!is_other) {

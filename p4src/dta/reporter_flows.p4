@@ -14,7 +14,7 @@ const bit<8> WANT_DROPPED = 0x04;  // Append: this switch dropped the packet
 const bit<8> WANT_MOVED = 0x08;    // Append: the path changed; INT sinks only
 const bit<8> WANT_COUNT = 0x10;    // Key-Increment: per packet, by 1 or by the number of bytes
 const bit<8> WANT_DATA = 0x20;     // Key-Write: on changes, and for samples
-const bit<8> WANT_POSTCARD = 0x40;  // Postcarding: together with WANT_DATA
+const bit<8> WANT_POSTCARD = 0x40;  // Postcarding: at the same times as WANT_DATA
 
 struct dta_flow_t {
     @field_list(DTA_FIELDS)

@@ -74,7 +74,7 @@ control PlanReport(inout dta_flow_t flow, inout dta_report_t report) {
     }
 
     /* For a path (INT sinks), continues with the previous hop. The node id of this hop is in the
-     * next word of the flow's data. */
+     * third word of the flow's data. */
     action step_back() {
         flow.wanted = flow.wanted | WANT_POSTCARD;
         flow.hop = flow.hop - 1;

@@ -142,9 +142,9 @@ control Gather(
     bit<48> begin = 0;    // time of the first waiting report
     bit<22> number = 0;   // sequence number of the datagram with the group
 
-    /* Sets the maximum number of reports per group, and the port to the collector. A group is sent
-     * before it is complete in two cases: another report might not fit, or a report arrives when
-     * the first waiting report is too old. */
+    /* Sets the maximum number of reports per group, and the port to the collector. A group is also
+     * sent if another report might not fit, or if a report arrives when the first waiting report is
+     * too old. */
     action gather(
         bit<32> node_id, bit<8> reports, bit<16> words, bit<48> wait_us, bit<9> port) {
         node = node_id;

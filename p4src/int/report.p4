@@ -60,7 +60,7 @@ control Number(inout int_report_t report) {
 }
 
 /* Returns the length in words of the headers from IP to layer 4. If the packet has INT, the headers
-   include INT. */
+ * include INT. */
 bit<16> words_of_headers(in headers_t hdr, in bit<1> is_int) {
     bit<16> words = hdr.ipv4.isValid() ? (bit<16>)hdr.ipv4.ihl : 10;
     if (hdr.tcp.isValid()) {

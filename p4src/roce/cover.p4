@@ -1,5 +1,5 @@
 /* Bits of a record that the iCRC covers (icrc.p4). A program declares `headers_t` before it
-   includes this file. */
+ * includes this file. */
 #ifndef TELEMARK_ROCE_COVER_P4
 #define TELEMARK_ROCE_COVER_P4
 

@@ -1,5 +1,5 @@
 /* Selects the packets that are recorded, and their sessions. A program declares `headers_t` before
-   it includes this file. */
+ * it includes this file. */
 #ifndef TELEMARK_ROCE_WATCH_P4
 #define TELEMARK_ROCE_WATCH_P4
 
@@ -23,7 +23,7 @@ control RecordList(
     in headers_t hdr, in bit<16> src_port, in bit<16> dst_port, inout roce_t roce,
     in standard_metadata_t standard_metadata) {
     /* Records the packet in one of `count` sessions, from the number `first` on. All packets of a
-       flow use the same session. */
+     * flow use the same session. */
     action record(bit<8> first, bit<8> count) {
         bit<8> number;
         hash(

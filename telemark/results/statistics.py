@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-NORMAL_999 = (
-    3.2905  # 99.9 % of normally distributed values are within this many standard deviations
-)
+# 99.9 % of normally distributed values are within this many standard deviations
+NORMAL_999 = 3.2905
 KOLMOGOROV_999 = 1.949  # 99.9 % of Kolmogorov's distribution lie below this value
 
 

@@ -42,9 +42,8 @@ MAX_DURATION_S = LIMITS["after_s"][1]
 PASSED, CHECK_FAILED, UNUSABLE, INTERNAL_ERROR = 0, 1, 2, 3  # exit status
 
 Experiment = Callable[[argparse.Namespace, Run], Report | Awaitable[Report]]
-RunNetwork = Callable[
-    [Run], int
-]  # the function does the work of a run, and returns the exit status
+# the function does the work of a run, and returns the exit status
+RunNetwork = Callable[[Run], int]
 
 
 def main(

@@ -66,8 +66,7 @@ def _connect(distributed: Any, address: str) -> Any:
 def _result(future: Any) -> bytes:
     try:
         result: bytes = future.result()
-    except (
-        Exception
-    ) as error:  # error of the scheduler, e.g. KilledWorker; an error of a run is in its outcome
+    # error of the scheduler, e.g. KilledWorker; an error of a run is in its outcome
+    except Exception as error:
         raise TestbedError(f"--scheduler: {' '.join(str(error).split())}") from None
     return result

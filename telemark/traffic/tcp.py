@@ -124,7 +124,7 @@ class TcpRecord:
         return (self.answers["answered_ns"] - self.answers["asked_ns"]) / 1e9
 
     def goodput_over(self, interval_s: float) -> NDArray[np.float64]:
-        """Return the goodput (bit/s) in each complete interval since the start of the flow."""
+        """Return the goodput (bit/s) per interval since the start; the last interval is whole."""
         since_s = (self.received["time_ns"] - np.uint64(self.began_ns)) / 1e9
         edges_s = interval_s * np.arange(np.ceil(since_s.max(initial=0) / interval_s) + 1)
         totals = np.concatenate([[0], self.received["bytes"]])

@@ -7,8 +7,8 @@
  *     flow HOST HOST START_NS GAP_NS COUNT BYTES      BYTES: of the UDP payload
  *
  * Prints the results, a name and a number per line. Features that a router of ns-3 does not need are
- * disabled: queue discs, flow control, IPv6, ARP, checksums. A hash finds the route of a packet. The
- * routing protocols of ns-3 search lists, and this would dominate the cost of large fabrics.
+ * disabled: queue discs, flow control, IPv6, ARP, checksums. A hash finds the route of a packet.
+ * The routing protocols of ns-3 search lists, and this would dominate the cost of large fabrics.
  */
 #include <sys/resource.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ using namespace ns3;
 
 namespace {
 
-constexpr uint16_t PORT = 9; // all flows of a host use one port, because ns-3 searches ports in a list
+constexpr uint16_t PORT = 9; // one port for all flows of a host, because ns-3 searches a list
 
 uint64_t g_hops;     // number of packets forwarded by routers
 uint64_t g_received; // number of packets received by their destination hosts

@@ -1,7 +1,6 @@
 """Fate of reports that cross two lossy links on their way to the memory of a collector.
 
-h1, h3 - s1 - s2 - h2: s1 reports each packet from h1 to h3, s2 writes the report into the memory of
-h2
+h1, h3 - s1 - s2 - h2: s1 reports each packet from h1 to h3, s2 writes the report into h2's memory
 """
 
 from collections.abc import AsyncIterator, Mapping

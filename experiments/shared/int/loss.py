@@ -98,8 +98,7 @@ LOST = np.dtype([("node", "<u4"), ("sequence", "<u4")])
 def make_flows(
     percent: float, rate_pps: float, blocks: int, schedule: Schedule = SCHEDULE
 ) -> dict[Cause | None, Flow]:
-    """Return a flow per cause within a switch, and a flow that only the queue and the link may
-    drop.
+    """Return a flow per cause within a switch, and one that only the queue and the link may drop.
 
     The flow of each cause has `percent` of all packets. The flow for the full queue is a burst.
     Raises TestbedError if no packets are left for the last flow.

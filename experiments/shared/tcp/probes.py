@@ -65,8 +65,9 @@ class ProbeReader(Application):
 
 
 def reported_by(frames: Sequence[bytes], hop: int) -> NDArray[np.void]:
-    """Return the data of one hop in all probes (0 is the first hop): probe number, and fields of
-    ProbeData.
+    """Return the data of one hop in all probes (0 is the first hop).
+
+    The data are the number of the probe, and the fields of ProbeData.
     """
     names = ("swid", "port", "byte_cnt", "last_time", "cur_time")
     found = []

@@ -1,5 +1,5 @@
-/* Interface between take.c and the stores (one of keep_*.c is linked), and the hash function of the stores.
- * */
+/* Interface between take.c and the stores (one of keep_*.c is linked), and the hash function of
+ * the stores. */
 #pragma once
 
 #include <stdint.h>

@@ -58,7 +58,7 @@ static unsigned read_frames(const char *path)
 
 static int open_socket(const char *interface)
 {
-    struct sockaddr_ll address = {.sll_family = AF_PACKET}; /* protocol 0: the socket receives no frames */
+    struct sockaddr_ll address = {.sll_family = AF_PACKET}; /* protocol 0: it receives no frames */
     struct ifreq request = {.ifr_flags = IFF_UP};
     int fd = socket(AF_PACKET, SOCK_RAW, 0), buffer = BUFFER;
 
