@@ -1,6 +1,6 @@
 """Makes a switch's tables contain exactly the wanted entries.
 
-Entries of an earlier controller are removed.
+Other entries, which an earlier controller may have inserted, are removed.
 """
 
 from collections.abc import Sequence

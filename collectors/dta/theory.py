@@ -140,9 +140,10 @@ def error_exceeds(counts: NDArray[np.integer], slots: int, rows: int, most: int)
     """Return the probabilities that the estimate for a key without counts exceeds 0, 1, .., `most`.
 
     The shape is (most + 1,). `counts[i]` is the count of key i. A counter contains the sum of a
-    random subset of these counts; each count is in the subset with probability 1 / slots. The
-    distribution of the sum is the Fourier transform of its generating function. The estimate is the
-    minimum over the rows. It exceeds a value if the counters of all rows exceed this value.
+    random subset of these counts; each count is in the subset with probability 1 / slots,
+    independently of the others. The distribution of the sum is the Fourier transform of its
+    generating function. The estimate is the minimum over the rows. It exceeds a value if the
+    counters of all rows exceed this value.
     """
     size = 1 << math.ceil(math.log2(int(counts.sum()) + 1))
     turns = np.exp(2j * np.pi * np.arange(size) / size)

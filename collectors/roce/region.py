@@ -41,8 +41,9 @@ PATH = np.dtype([
 """Record (240 bytes) of a packet's path: the sink, and the newest entries of the INT-MD stack,
 newest first.
 
-Bits of `flags`: 0x01 M and 0x02 E of INT's header (hops are missing), 0x04 the sink's queue reached
-the congestion threshold. path_record_t of p4src/roce/paths.p4.
+`hops` is the number of hops on the stack, including hops for which `stack` has no room. Bits of
+`flags`: 0x01 M and 0x02 E of INT's header (hops are missing), 0x04 the sink's queue reached the
+congestion threshold. path_record_t of p4src/roce/paths.p4.
 """
 
 

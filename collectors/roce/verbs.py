@@ -2,8 +2,8 @@
 
 The stack is an RDMA NIC, or rdma_rxe of the kernel.
 
-Registered memory is pinned. The kernel does not pin pages that it writes back to a disk (mm/gup.c).
-So from Linux 6.5 on, the file of a Region must be on tmpfs.
+Registered memory is pinned. From Linux 6.5 on, the kernel does not pin pages that it writes back to
+a disk (mm/gup.c), so the file of a Region must be on tmpfs.
 """
 
 import contextlib

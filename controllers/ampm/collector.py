@@ -114,11 +114,12 @@ class Collector:
     place of a path may also be the edge program of a host (edge.py).
 
     The collector is an async context manager that connects to the switches. `bounds` are the
-    maximum clock error and the maximum delay; None means that they are unknown. LimitError is
-    raised if the methods of a flow are not exact within these bounds, for the block length of
-    `schedule`. `records` are the registers to read in addition to the counters. None means all
-    registers that the methods need. `async with` and watch() raise SwitchUnreachableError and
-    ClockError. blocks() does not raise these errors, but adds them to the `problems` of the block.
+    maximum clock error and the maximum delay. None means that they are unknown, and nothing is
+    checked. Otherwise, LimitError is raised if the methods of a flow are not exact within these
+    bounds, for the block length of `schedule`. `records` are the registers to read in addition to
+    the counters. None means all registers that the methods need. `async with` and watch() raise
+    SwitchUnreachableError and ClockError. blocks() does not raise these errors, but adds them to
+    the `problems` of the block.
     """
 
     def __init__(

@@ -150,7 +150,8 @@ class WatchedFlow:
     def priority(self) -> int:
         """Return the priority of the flow's entry.
 
-        It is the number of key bits that are not wildcards.
+        It increases with the number of key bits that are not wildcards. For equal numbers of bits,
+        the flow with the lower number has the higher priority.
         """
         return (known_bits(self) + 1 << NUMBER_BITS) - self.number
 

@@ -31,7 +31,7 @@ _WORDS, _BMV2_WORDS = 240, 63
 class Grouping:
     """Grouping with at most `reports` reports per datagram.
 
-    A group is sent when it is full. It is also sent at the first report that is more than `wait_us`
+    A group is sent when it is full. It is also sent at the first report that is at least `wait_us`
     later than the first report of the group. Switches have no timer, so see flush_every(). Raises
     ValueError for invalid parameters.
     """

@@ -29,7 +29,8 @@ Writers = Mapping[str, Sequence[QueuePair]]
 class State:
     """State of a session in its switch.
 
-    `psn` and `slot` are those of the next record. `lost` is the number of lost records.
+    `psn` and `slot` are those of the next record. `lost` is the number of records that are
+    known to be lost.
     """
 
     psn: int

@@ -51,7 +51,7 @@ class Sample:
 
 
 def medians(values: ArrayLike, clusters: int) -> NDArray[np.int64]:
-    """Return the centres with the smallest sum of distances to the values, in ascending order.
+    """Return the centres, in ascending order, with the smallest sum of distances to the values.
 
     If there are fewer than `clusters` distinct values, there are also fewer centres. Time and
     memory grow with the square of the number of distinct values.

@@ -188,10 +188,9 @@ def has_priority(table: P4Table) -> bool:
 
 
 def split(table: P4Table, words: Sequence[str]) -> tuple[list[str], list[str], int]:
-    """PARAMETERS [PRIORITY].
+    """Split KEYS => PARAMETERS [PRIORITY].
 
-    Returns the keys, the parameters, and the priority for P4Runtime. => PARAMETERS [PRIORITY] into
-    keys, parameters and P4Runtime's priority.
+    Returns the keys, the parameters, and the priority for P4Runtime.
 
     In simple_switch_CLI, the entry with the smallest number takes precedence. In P4Runtime, the
     entry with the largest number does. Raises CommandError.

@@ -19,7 +19,7 @@ TRIES = 3  # number of attempts before the error of give_up() is raised
 class CrashError(Exception):
     """Each attempt of a run crashed its process.
 
-    The exit status is 3, because the user made no mistake.
+    The exit status is 3, because neither the user nor the machine is the cause.
     """
 
 

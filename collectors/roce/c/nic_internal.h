@@ -39,7 +39,7 @@ extern const struct operation operations[OPERATIONS];
 
 /* AETH syndromes (IBTA, 9.7.5.1) */
 enum {
-    /* base value; the low bits are a code of the time to wait */
+    /* SYNDROME_RNR is a base value; its low bits are a code of the time to wait */
     SYNDROME_ACK = 0x1f, SYNDROME_RNR = 0x20,
     NAK_SEQUENCE = 0x60, NAK_INVALID = 0x61, NAK_ACCESS = 0x62,
     RNR_WAIT = 1 /* code for 10 us (table 45) */

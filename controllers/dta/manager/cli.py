@@ -35,7 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command. Return the exit status: 0 on success, 2 for an error in the file."""
+    """Run the command and return the exit status.
+
+    It is 0 even if queries give wrong answers. It is 2 for an error in the file.
+    """
     options.out = (options.out or cli.RESULTS / "dta" / options.file.stem).absolute()
     try:
         if options.time == "virtual" and options.interactive:

@@ -126,8 +126,7 @@ static void choose_units(struct plan *plan)
             return; /* without such a threshold, links with any delay may be cut */
 }
 
-/* --- assignment of units to partitions
- * ------------------------------------------------------------------------------------------- */
+/* --- assignment of units to partitions ----------------------------------------------------------------- */
 
 static bool is_free(const struct plan *plan, uint32_t unit)
 {
@@ -211,8 +210,7 @@ static bool share_out(struct plan *plan)
     return is_done;
 }
 
-/* --- move of events to new partitions
- * ------------------------------------------------------------------------ */
+/* --- move of events to new partitions ------------------------------------------------------------------ */
 
 /* Remove all events from a queue, in order, and add each event to the queue of its new
  * partition. */
