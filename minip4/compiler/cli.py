@@ -14,7 +14,7 @@ from minip4.errors import Minip4Error
 
 
 def add_compiler_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare -I, -D and --Wdisable, as in p4c."""
+    """Declare -I, -D and --Wdisable, as in p4c, and --strict-hardware."""
     add = parser.add_argument
     add("-I", dest="include_dirs", action="append", default=[], metavar="DIR", type=Path,
         help="folder to search for included files")  # fmt: skip
@@ -23,6 +23,8 @@ def add_compiler_arguments(parser: argparse.ArgumentParser) -> None:
     add("--Wdisable", dest="disabled", action="append", default=[], nargs="?", const=ALL,
         metavar="KIND", type=_kind, help=
 "disable all warnings or, with =KIND, those of this kind")  # fmt: skip
+    add("--strict-hardware", action="store_true",
+        help="refuse TNA programs with warnings of the kind hardware")  # fmt: skip
 
 
 def _kind(text: str) -> str:
@@ -34,9 +36,18 @@ def _kind(text: str) -> str:
 
 
 def compile_with_warnings(args: argparse.Namespace) -> CompiledProgram:
-    """Compile `args.program` with the options, and print enabled warnings to stderr."""
+    """Compile `args.program` with the options, and print enabled warnings to stderr.
+
+    Raises Minip4Error with --strict-hardware, if there are warnings of the kind `hardware`.
+    """
     compiled = compile_p4(args.program, args.include_dirs, args.defines)
     print_warnings(compiled.warnings, args.disabled)
+    beyond = sum(warning.kind == "hardware" for warning in compiled.warnings)
+    if args.strict_hardware and beyond:
+        raise Minip4Error(
+            f"{args.program}: beyond a Tofino's hardware at {beyond} place(s); change them, or "
+            "compile without --strict-hardware"
+        )
     return compiled
 
 

@@ -10,9 +10,10 @@ from typing import Literal, get_args
 from minip4.compiler.errors import located
 from minip4.compiler.source import Source
 
-# Kinds of warnings, with p4c's names (p4c --help: --Wdisable); "cpp" is for #warning.
+# Kinds of warnings, with p4c's names (p4c --help: --Wdisable); "cpp" is for #warning, and
+# "hardware" for what a Tofino cannot do.
 Kind = Literal[
-    "cpp", "deprecated", "ignore-prop", "invalid", "invalid-header", "keys", "mismatch",
+    "cpp", "deprecated", "hardware", "ignore-prop", "invalid", "invalid-header", "keys", "mismatch",
     "ordering", "overflow", "parser-transition", "shadow", "uninitialized-out-param",
     "uninitialized-use", "unreachable", "unused",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from minip4.compiler.lower.calls import all_statements
 from minip4.compiler.lower.deparser import Emit
 from minip4.compiler.lower.program import ProgramLowering
 from minip4.compiler.tna.externs import EXTERNS
+from minip4.compiler.tna.hardware import warn_of_limits
 
 # The names of the intrinsic metadata in the intermediate form, by their types. Those of egress
 # begin with "eg".
@@ -48,6 +49,7 @@ class TnaLowering(ProgramLowering):
             source = self._architecture.blocks[name].declaration.source
             context.program.deparsers.append(_deparser(name, source, code))
         self.extern_objects()
+        warn_of_limits(self._source, context.program)
         return context.program
 
     def _intrinsic_place(self, declaration: syntax.StructDeclaration, name: str) -> places.Place:
