@@ -15,7 +15,7 @@ BROADCAST = b"\xff" * 6
 
 
 async def until_left(net: Network, run: Run, near: str, far: str, count: int) -> None:
-    """Wait until a switch has sent this number of frames to a host, even on a loaded machine."""
+    """Wait until the switch `near` has sent `count` frames to the host `far`."""
     port = str(net.port(near, far))
     while net.switch(near).read_counters()["ports"][port]["transmitted_packets"] < count:
         await run.clock.sleep_until(run.clock.now_ns() + 1_000_000)
@@ -85,7 +85,7 @@ class Sender(Application):
 
 
 class Card(Application):
-    """Receives all frames of its host, like an RDMA NIC, and returns them."""
+    """Receives all frames of its host, like an RDMA NIC, and sends each one back to its sender."""
 
     def __init__(self) -> None:
         self.came: list[Any] = []
@@ -104,7 +104,7 @@ class Card(Application):
 
 
 class Crafter(Application):
-    """Sends unmodified frames at a given time; the IP stack of its host stays active."""
+    """Sends complete frames at a given time. The IP stack of its host stays active."""
 
     def __init__(self, time_ns: int, frames: list[bytes]) -> None:
         self.time_ns = time_ns

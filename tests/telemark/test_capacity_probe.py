@@ -1,6 +1,6 @@
-"""The probe selects half of the highest sustained rates and reports them.
+"""The probe finds the highest rates that bmv2 sustains, and selects half of them.
 
-Rates that are too low cause an error.
+If these rates are too low, it raises an error.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ FLOW = Flow(1, "h1", "h2", rate_pps=1000, count=5000)
 class Bmv2:
     """A network of one bmv2.
 
-    A function gives the number of dropped frames and the waiting time (us) for traffic.
+    `outcome` returns the number of dropped frames and the waiting time (us) for a packet rate.
     """
 
     def __init__(self, outcome: Callable[[float], tuple[int, int]]) -> None:
@@ -121,9 +121,10 @@ def test_a_network_that_bears_nothing_is_refused_in_one_line(
 def test_what_is_still_on_its_way_is_not_dropped_and_does_not_meet_the_next_trial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise, these packets would reach closed ports in the next trial.
+    """The probe waits for packets in flight before it counts drops and starts the next trial.
 
-    The kernel would report this to the new senders.
+    Otherwise, these packets would count as dropped. They would then reach closed ports, and the
+    kernel would report this to the senders of the next trial.
     """
     net = Bmv2(lambda rate: (0, 1))
     run_probe(net, tmp_path, monkeypatch)
@@ -137,7 +138,10 @@ def test_what_is_still_on_its_way_is_not_dropped_and_does_not_meet_the_next_tria
 def test_programs_that_add_and_consume_frames_count_packets(
     unreceived: int, unhandled: int, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Above 500 packets/s, the receiver or the program misses packets."""
+    """A rate is too high if packets do not reach the receiver, or if the program misses packets.
+
+    In this test, one of the two misses a packet above 500 packets/s.
+    """
     handled = 0
 
     async def count() -> int:
@@ -162,7 +166,10 @@ def test_programs_that_add_and_consume_frames_count_packets(
 def test_programs_that_add_frames_lose_packets_of_flows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Above 500 packets/s, packets are lost; above 250 packets/s, they wait too long."""
+    """A rate is too high if packets are lost or wait too long.
+
+    In this test, a packet is lost above 500 packets/s. Above 250 packets/s, packets wait 400 ms.
+    """
 
     async def send_flows(_net: object, flows: list[Flow]) -> tuple[int, float]:
         rate_pps = flows[0].rate_pps

@@ -131,7 +131,10 @@ def test_bmv2_alone_is_enough(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     has_thrift: bool, has_bindings: bool,
 ) -> None:  # fmt: skip
-    """Experiments need neither p4-utils nor Thrift; the table shows whether they are available."""
+    """Experiments on bmv2 need neither p4-utils nor Thrift.
+
+    The table still shows whether these are available.
+    """
     stand_in_program(path, "--thrift-port" if has_thrift else "--device-id", monkeypatch)
     monkeypatch.setenv("P4UTILS_PYTHON", "/nowhere/python")
     monkeypatch.setenv("BMV2_PYTHON", sys.executable if has_bindings else "/nowhere/python")

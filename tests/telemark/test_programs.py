@@ -68,9 +68,9 @@ return Report([], PacketAccounting.from_network(net, records).checks(), metrics=
 def test_switches_of_one_network_run_two_programs(
     start_experiment: StartExperiment, tmp_path: Path, where: str
 ) -> None:
-    """A router is between two switches that write their tags.
+    """Each switch of a network can run its own program.
 
-    Each controller uses the program of its switch.
+    s2 is a router. s1 and s3 write their tags. Each controller uses the program of its switch.
     """
     process = start_experiment(TWO_PROGRAMS, where, "--out", str(tmp_path / "out"))
     output, errors = process.communicate()
@@ -103,9 +103,9 @@ def test_each_program_is_compiled_once(tmp_path: Path) -> None:
 def test_a_run_s_networks_share_what_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A program is compiled, reported and hashed once for all networks of a run.
+    """The networks of a run compile, report and hash a program only once.
 
-    With other macros, the file counts as a different program.
+    With other macros, the same file counts as a different program.
     """
     program = tmp_path / "wire.p4"
     program.write_text(WIRE.read_text() + "const bit<8> wide = 8w256;\n")

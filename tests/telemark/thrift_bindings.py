@@ -11,7 +11,7 @@ STAND_IN = Path(__file__).parent / "backends" / "real" / "bmv2_thrift" / "stand_
 
 
 def stand_in_program(folder: Path, help_text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a simple_switch_grpc that only prints this help text first on PATH."""
+    """Put a simple_switch_grpc first on PATH. It only prints this help text."""
     program = folder / PROGRAM
     program.write_text(f"#!/bin/sh\necho '{help_text}'\n")
     program.chmod(0o755)

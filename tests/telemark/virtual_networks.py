@@ -14,8 +14,8 @@ from telemark.session.run import Run
 PROGRAMS = Path(__file__).parents[1]
 WIRE = PROGRAMS / "telemark" / "programs" / "wire.p4"
 MARKING = WIRE.with_name("marking.p4")
-# compiled once for all tests of a process, because compiling took half of their time; programs
-# written by a test have their own paths
+# Programs are compiled once for all tests of a process, because compiling took half of their time.
+# Programs written by a test have their own paths.
 COMPILED: dict[Source, CompiledProgram] = {}
 
 

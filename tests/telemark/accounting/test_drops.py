@@ -1,6 +1,6 @@
-"""A run reports where, why, and how many packets were lost.
+"""A run reports how many packets were lost, where, and for which reason.
 
-In the tests, no packet arrives, or switches drop packets.
+In some tests, no packet of a flow arrives. In others, switches drop packets.
 """
 
 import json
@@ -38,7 +38,8 @@ def route(net, host, port):
                             action=fy.Action("send", mac_addr=net.host(host).MAC(), port=port))
 """
 
-# the second flow goes in the opposite direction and arrives, wherever the first flow is sent
+# The first flow arrives or not, depending on the entries. The second flow goes in the opposite
+# direction and always arrives.
 RUN = """
 with Network(One({link}), run, program=ROUTER, {network}) as net:
     async with connection(net, "s1") as s1:
@@ -126,9 +127,10 @@ def test_unexpected_drops_are_reported(start_experiment: StartExperiment, tmp_pa
 def test_a_full_queue_comes_of_a_rate_and_needs_no_warning(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """A packet takes 8 ms on the wire.
+    """A queue that is full because the link has a rate causes no warning.
 
-    A hundred packets arrive at intervals of 1 ms. The wire takes 13 of them, and 4 wait.
+    A hundred packets arrive at intervals of 1 ms, and the link sends each of them in 8 ms. During
+    this time, the link sends 13 packets, and 4 packets wait. The queue drops the rest.
     """
     status, told, summary = run(start_experiment, tmp_path, link="bw=1, max_queue_size=4")
     assert status == 0
@@ -189,7 +191,7 @@ def test_what_bmv2_swallowed_is_told_unless_its_program_may_have_dropped_it(
 
 
 def test_a_tcp_flow_that_lost_all_packets_is_reported() -> None:
-    """A kernel gives up sooner. The report does not depend on when it gives up."""
+    """A TCP flow from which no byte arrived is reported, however soon the kernel gave up."""
     flow, found = TcpFlow(7, "h1", "h2", size_bytes=1), DropReport()
     for number in (0, 1):
         progress, received = np.zeros(1, PROGRESS), np.zeros(number, RECEIVED)

@@ -21,7 +21,7 @@ ENGINE = {
 
 def port(number: int, received: int, transmitted: int, lost: int = 0) -> dict[str, Any]:
     delivered = transmitted - lost
-    sent = transmitted if lost else 0  # a port without a link has zeros in its link counters
+    sent = transmitted if lost else 0  # a port without loss has no link; its counters are 0
     return {
         "interface": f"s1-eth{number}",
         "received_packets": received,
@@ -119,9 +119,10 @@ def test_other_traffic_is_accounted_for() -> None:
 
 
 def test_what_a_switch_adds_takes_or_keeps_is_accounted_for() -> None:
-    """The switch makes 7 copies.
+    """The accounting includes packets that a switch copies, drops or still queues.
 
-    4 copies reach h2. The switch drops 2 copies because of a slow controller, and one copy waits.
+    The switch makes 7 copies. 4 of them reach h2, and one waits in a queue. The switch drops the
+    other 2, because the controller is too slow.
     """
     net = network()
     switch = net.counters["s1"]
@@ -139,7 +140,10 @@ def test_what_a_switch_adds_takes_or_keeps_is_accounted_for() -> None:
 
 
 def test_no_more_frames_are_other_traffic_than_there_is_of_it() -> None:
-    """If h2 receives a frame in addition to its flow, some host must have sent this frame."""
+    """A check fails if h2 receives a frame that no host sent.
+
+    Such a frame is not traffic of other programs, because they send from hosts, too.
+    """
     net = network()
     net.counters["s1"]["engine"]["transmitted"] += 1
     net.counters["s1"]["ports"]["2"] = port(2, 0, 98, lost=5)
@@ -184,7 +188,7 @@ def test_a_full_socket_makes_the_run_invalid() -> None:
 
 
 def bmv2_network(lacking: int) -> Any:
-    """Return a network whose bmv2 dropped this number of frames, which h2 did not receive."""
+    """Return a network in which bmv2 drops `lacking` frames on their way to h2."""
     net = network()
     net.counters["s1"]["inner"] = {"into": 100, "out": 100 - lacking}
     port_2 = net.counters["s1"]["ports"]["2"]
@@ -220,7 +224,11 @@ def test_copies_that_a_program_on_bmv2_makes_are_accounted_for() -> None:
 
 
 def test_applications_are_in_the_books() -> None:
-    """An application sent 5 frames to another application, in addition to the flow."""
+    """The accounting includes datagrams of applications, in addition to the flow.
+
+    An application sends 5 frames to another application. If that application receives only 4 of
+    them, a check fails.
+    """
     net = network()
     net.applications = [
         RunningApplication("h1", "Sender", sent=5),
@@ -247,9 +255,9 @@ def test_applications_are_in_the_books() -> None:
 
 
 def at_xdp(net: Any) -> Any:
-    """Return a network in which programs at XDP also consumed frames.
+    """Return a network in which XDP programs consume frames, too.
 
-    They consumed 7 frames of h1 before s1, and 4 frames that arrived at h2.
+    They consume 7 frames from h1 before s1 receives them, and 4 frames that have arrived at h2.
     """
     net.interface_counters["h1-eth0"]["sent"] += 11
     net.counters["s1"]["engine"]["received"] += 4

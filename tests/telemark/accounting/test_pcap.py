@@ -1,4 +1,4 @@
-"""The reader of capture files: arrays of frames of any size, and errors in damaged files."""
+"""Capture files: the reader returns arrays of frames of any size, and reports damaged files."""
 
 import struct
 from pathlib import Path
@@ -14,7 +14,7 @@ FLOW = Flow(7, "h1", "h2", rate_pps=1, count=1)
 
 
 def capture(frames: list[tuple[int, bytes]], snaplen: int = 128) -> bytes:
-    """Write a capture file as switches do; frames are (time in ns, bytes)."""
+    """Return a capture file as switches write it; frames are (time in ns, bytes)."""
     data = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snaplen, 1)
     for time_ns, frame in frames:
         seconds, nanoseconds = divmod(time_ns, 10**9)

@@ -1,4 +1,4 @@
-"""Descriptions of malformed frames name the fault; valid frames have none."""
+"""A malformed frame gets a description that names its fault; a valid frame gets none."""
 
 import pytest
 from scapy.layers.inet import ICMP, IP, TCP, UDP
@@ -8,7 +8,7 @@ from scapy.packet import Packet, Raw
 from telemark.accounting.rejected import describe_malformed, first_example
 
 FLOW = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02") / IP(src="10.0.0.1", dst="10.0.0.2")
-ODD = Raw(b"odd")  # bytes
+ODD = Raw(b"odd")  # an odd number of bytes
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """A run fails if a P4 program writes wrong checksums.
 
-The run is not inconclusive, and reports the wrong checksums.
+Its output names the wrong checksums. The run does not count as inconclusive.
 """
 
 import json
@@ -33,7 +33,7 @@ AT_H2 = r"host h2: dropped {} frames with a wrong checksum or length: first at \
 def run_corrupt(
     start: StartExperiment, folder: Path, time: str, field: str, flow: str = UDP
 ) -> tuple[int, str]:
-    """Return the exit status and the output on one line."""
+    """Return the exit status, and the whole output without line breaks."""
     body = BODY.format(program=str(PROGRAM), field=field, flow=flow)
     process = start(body, "--time", time, "--out", str(folder / "out"), head=HEAD)
     printed = " ".join("".join(process.communicate()).split())

@@ -122,7 +122,11 @@ return Report(samples=[], checks=accounting.checks()[:2], metrics=metrics)  # h1
 def test_frames_come_and_go_as_they_are_and_the_kernel_says_nothing(
     start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
-    """A kernel would send ICMP errors for the datagrams, because the UDP port is closed."""
+    """An application gets complete frames and sends complete frames; the kernel sends none.
+
+    If the kernel processed the datagrams, it would send ICMP errors, because their UDP port is
+    closed.
+    """
     found = metrics_of(start_experiment, tmp_path, CARD, time)
     assert found["card"] == found["sent"]
     assert found["back"] == [frame[12:24] + frame[:12] + frame[24:] for frame in found["sent"][1:]]

@@ -15,7 +15,7 @@ from telemark.traffic.received import Datagrams
 def test_what_comes_while_others_are_looked_at_is_held_anew(
     hold_us: float, handed_over: list[int]
 ) -> None:
-    waiting = [4, 4, 3, 2, 0]  # at the last two, no more datagrams are queued
+    waiting = [4, 4, 3, 2, 0]  # datagrams per read; a read of fewer than 4 empties the socket
     sizes: list[int] = []
     socket: Any = SimpleNamespace(
         max_batch=4, take=lambda: (np.zeros(waiting.pop(0), ARRIVAL), b"")

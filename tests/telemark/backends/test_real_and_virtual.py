@@ -123,7 +123,7 @@ def test_flows_have_the_same_schedules(start_experiment: StartExperiment, tmp_pa
     assert real["counts"] == virtual["counts"] == real["received"] == virtual["received"]
     assert real["due"] == virtual["due"]
     ttls = {str(5000 + number): [7 if number == 1 else 64] for number in (1, 3, *range(10, 15))}
-    # the packets arrived by the other port
+    # Flow 2 has no packets here, because they arrived by the other port.
     assert real["ttls"] == virtual["ttls"] == ttls | {"5002": []}
     assert set(virtual["late"]) == {0}
     assert min(real["late"]) >= 0  # a loaded machine may send late, but never early
@@ -139,9 +139,10 @@ def test_hosts_of_different_subnets_reach_each_other(
 
 
 def test_frames_as_they_are_and_captures(start_experiment: StartExperiment, tmp_path: Path) -> None:
-    """A host sends pings that the test builds, and then replays their capture.
+    """Frames that a test builds and frames of a capture get the same replies in both modes.
 
-    The other host replies to all of them.
+    A host sends six pings, and then replays the capture of these pings. The other host replies to
+    all of them.
     """
     real = measure(start_experiment, FRAMES, tmp_path / "real")
     virtual = measure(start_experiment, FRAMES, tmp_path / "virtual", "--time", "virtual")
@@ -149,7 +150,7 @@ def test_frames_as_they_are_and_captures(start_experiment: StartExperiment, tmp_
     for metrics in (real, virtual):
         assert metrics["first"] == metrics["again"] == answers
     assert set(virtual["gaps_ns"]) == {virtual["first_late_ns"], virtual["again_late_ns"]} == {0}
-    # seldom late, except on a loaded machine, and never early
+    # The frames are never early. They are late only on a loaded machine.
     assert min(real["first_late_ns"], real["again_late_ns"]) >= 0
 
 

@@ -2,7 +2,8 @@
 #include <core.p4>
 #include <v1model.p4>
 
-header frame_t {  // Ethernet, IPv4 without options, and the beginning of TCP, or of UDP and its data
+// Ethernet, IPv4 without options, and then the first bytes of TCP, or of UDP and its data
+header frame_t {
     bit<192> ethernet_and_ipv4;
     bit<16> ipv4_checksum;
     bit<64> addresses;

@@ -21,7 +21,7 @@ header taken_t {
 #if TAKES
     BYTES(TAKES)
 #endif
-    bit<8> own; // of the frame itself, since no header is empty
+    bit<8> own; // a byte of the frame itself, because a header cannot be empty
 }
 
 header put_t {

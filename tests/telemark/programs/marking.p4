@@ -3,7 +3,7 @@
 #include <core.p4>
 #include <v1model.p4>
 
-const bit<19> FROM = 20; // number of waiting packets from which on the switch marks
+const bit<19> FROM = 20; // If this many packets wait, the switch marks.
 const bit<2> NOT_CAPABLE = 0;
 const bit<2> CONGESTION_EXPERIENCED = 3;
 

@@ -52,7 +52,7 @@ class Page:
         return done["result"].get("value")
 
     def press(self, key: str, code: int, text: str = "") -> None:
-        """Press a key; the key is given by its name, Windows key code and character."""
+        """Press a key. The caller gives its name, its Windows key code and its character."""
         for kind in ("keyDown", "keyUp"):
             written = text if kind == "keyDown" else ""
             self._call("Input.dispatchKeyEvent", type=kind, key=key, code=key, text=written,

@@ -1,4 +1,4 @@
-"""index.html shows the verdict first, then failed experiments. All content is text."""
+"""index.html shows the verdict first, then failed experiments. Names cannot contain markup."""
 
 import argparse
 import json
@@ -67,7 +67,10 @@ def test_what_failed_comes_first(tmp_path: Path) -> None:
 def test_experiments_without_results_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An inconclusive experiment has no results. The page must not look as if all had passed."""
+    """The page names the experiments that have no results, for example inconclusive ones.
+
+    Without these names, the page would look as if all experiments had passed.
+    """
     monkeypatch.setattr(index, "REPOSITORY", tmp_path)
     (tmp_path / "experiments").mkdir()
     for name in ("_venv", "a", "b", "c"):
@@ -180,7 +183,10 @@ def test_an_index_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 def test_each_experiment_brings_the_page_up_to_date(
     start_experiment: StartExperiment, tmp_path: Path, folder: str
 ) -> None:
-    """The page is not updated if the results are in a folder chosen by the user."""
+    """An experiment updates index.html if its results are in the folder results/.
+
+    If the user chose another folder, the experiment writes no such page.
+    """
     body = "return Report(samples=[{'x': 1}], checks=[Check('y', 1, 1)])"
     results = tmp_path / "results"
     head = (

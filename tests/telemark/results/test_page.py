@@ -25,7 +25,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page with a failed and a passed experiment. Some of its words are too long for a line."""
+    """A page with a failed and a passed experiment. Some words on it are too long for one line."""
     results = tmp_path_factory.mktemp("results")
     for name, measured in (("good", 0), ("bad", 1)):
         figure, (axes, _) = plots.figure(2)
@@ -54,7 +54,7 @@ def test_nothing_is_wider_than_the_window(page: Page, path: Path, width: int, da
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_stands_out_from_its_ground(page: Page, path: Path, dark: bool) -> None:
-    """The contrast is at least 4.5 : 1 (WCAG 2.2, 1.4.3)."""
+    """The contrast between text and background is at least 4.5 : 1 (WCAG 2.2, 1.4.3)."""
     page.open(path, width=1280, dark=dark)
     worst = page.value(CONTRAST)
     assert worst["ratio"] >= 4.5, worst
@@ -170,12 +170,12 @@ def test_a_replay_plays_from_its_beginning_to_its_end(page: Page, path: Path) ->
 def test_packets_are_seen_on_links_and_in_queues(page: Page, path: Path) -> None:
     page.open(path, width=1280)
     page.value("speed.value = 1000")
-    page.value("seek(800)")  # all packets have arrived, though slow dots are still on their links
+    page.value("seek(800)")  # all packets have arrived; late ones are still drawn on their links
     beyond = page.value(f"{INK}('replay-scene')")
     page.value("seek(250)")
-    assert page.value(f"{INK}('replay-scene')") > beyond + 100  # a bar shows two packets
+    assert page.value(f"{INK}('replay-scene')") > beyond + 100  # bar: a queue of two packets
     page.value("data.lasts_us = 1e6, seek(90)")
-    assert page.value(f"{INK}('replay-scene')") > 10  # a dot; its edge is lighter
+    assert page.value(f"{INK}('replay-scene')") > 10  # one packet on a link; its edge is lighter
     page.value("seek(9e5)")
     assert page.value(f"{INK}('replay-scene')") == 0
 

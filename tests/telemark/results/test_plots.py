@@ -1,4 +1,4 @@
-"""The style of figures: requirements of publishers."""
+"""The style of figures meets the requirements of publishers."""
 
 import re
 import zlib

@@ -73,7 +73,7 @@ def test_everything_is_written(tmp_path: Path) -> None:
 
 def test_the_same_data_give_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, day in (("a", 1), ("b", 2)):
-        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(day * 86_400))  # time in figures of matplotlib
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(day * 86_400))  # Matplotlib's time for figures
         (tmp_path / name).mkdir()
         report().write("example", options(tmp_path / name), Origin("Why?"))
     for name in ("example.pdf", "example.png", "example.svg", "samples.csv"):

@@ -288,7 +288,10 @@ def test_experiments_that_exclude_bmv2_are_skipped(experiments: Experiments, nam
 
 
 def test_the_summary_on_bmv2_has_the_rates(experiments: Experiments) -> None:
-    """Experiments of all systems run on bmv2. An inconclusive experiment has no rates."""
+    """On bmv2, the summary shows which share of the requested rates each experiment used.
+
+    An inconclusive experiment has no such share. A run on minip4 has no such column.
+    """
     for name, status, capacities in (
         ("int_a", 0, [{"share": 0.5}, {"share": 0.125}]), ("roce_b", 0, [{"share": 1.0}]),
         ("dta_c", 0, []), ("int_d", 2, [{"share": 1.0}]),
@@ -386,7 +389,10 @@ def test_a_signal_ends_the_experiment_and_all(
 
 
 def test_an_experiment_does_not_outlive_it(experiments: Experiments, tmp_path: Path) -> None:
-    """If run_all.sh gets SIGKILL, its experiment ends, and does not write into later results."""
+    """If run_all.sh is killed, its running experiment ends, too.
+
+    Otherwise, the experiment could overwrite the results of a later run.
+    """
     experiments.add("a").write_text("import time\nprint('begun', flush=True)\ntime.sleep(60)\n")
     process = begun(tmp_path)
     process.kill()

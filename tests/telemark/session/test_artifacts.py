@@ -169,7 +169,7 @@ def short_files() -> Iterator[None]:
 def test_a_disk_that_is_full_is_told_in_one_line(
     tmp_path: Path, request: pytest.FixtureRequest, offset_ns: int | None
 ) -> None:
-    """No part of the captures remains, because it would fill the disk."""
+    """If the disk is full, --keep gives one line and leaves no part of the captures on the disk."""
     run, folder = tmp_path / "run", tmp_path / "kept"
     (run / "network").mkdir(parents=True)
     (run / "network" / "s1-eth1_in.pcap").write_bytes(capture_file(60))

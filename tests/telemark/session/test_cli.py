@@ -110,7 +110,10 @@ def test_percentages(text: str, value: float) -> None:
 def test_an_experiment_may_open_as_many_files_as_the_machine_lets_it(
     start_experiment: StartExperiment,
 ) -> None:
-    """The default limit of 1,024 is too low for the captures of a thousand switches."""
+    """An experiment raises its limit of open files to the machine's maximum.
+
+    The default limit of 1,024 is too low for the captures of a thousand switches.
+    """
     head = "import resource\nmost = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
     head += "resource.setrlimit(resource.RLIMIT_NOFILE, (64, most))"
     body = "now = resource.getrlimit(resource.RLIMIT_NOFILE)[0]\n"

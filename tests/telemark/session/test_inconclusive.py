@@ -115,7 +115,10 @@ return Report([{"sent": len(records[1].sent)}], [Check("c", 0, 0)])
 
 
 def test_a_sweep_in_virtual_time_fails(start_experiment: StartExperiment, tmp_path: Path) -> None:
-    """In virtual time, the load on the machine cannot be the cause."""
+    """A problem that makes a sweep in real time inconclusive makes a sweep in virtual time fail.
+
+    In virtual time, load on the machine cannot be the cause.
+    """
     body = 'return Report([{"a": a} for a in await sweep(measure, [(1,), (2,)], run)], [])'
     status, _, errors = run(start_experiment, tmp_path, body, "--time", "virtual")
     assert (status, errors) == (1, ["example: error: run failed: a core was taken away"])

@@ -27,7 +27,8 @@ distributed = pytest.importorskip(
 dask = pytest.importorskip("dask")
 worker = pytest.importorskip("telemark.sweep.dask_worker")
 
-# timeout of a test, long because a worker may also wait for a CPU, which is not visible to the test
+# Timeout of a test. It is long, because a worker may have to wait for a CPU, and the test cannot
+# subtract this time.
 PATIENCE_S = 300
 HEAD = """
 import os
@@ -132,9 +133,10 @@ return Report(
 def test_what_is_killed_costs_its_run_only(
     scheduler: str, start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """The test kills a worker, and then the process of a run.
+    """A killed worker or process costs only its own run, which is then repeated.
 
-    Objects of classes that a script defines return from workers.
+    The test kills a worker, and then the process of a run. The results are objects of a class that
+    the script defines.
     """
     deadly = """
 async def measure(number, run):
@@ -165,7 +167,10 @@ async def measure(number, run):
 def test_an_end_leaves_nothing_at_workers_and_what_was_done_is_kept(
     scheduler: str, start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """This also holds after SIGKILL. Processes on this machine use the same cached runs."""
+    """At the end of a sweep, its processes at the workers end, and its finished runs stay cached.
+
+    This also holds after SIGKILL. A later sweep without workers uses the cached runs.
+    """
     waits = """
 async def measure(number, run):
     note(number)
@@ -230,8 +235,8 @@ def test_nobody_answers(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "ANSWER_S", 0.2)
     with pytest.raises(TestbedError, match="cannot connect to a Dask scheduler"):
         next(cluster.outcomes([], [], address, print))
-    # destroy the failed client in this thread; in the thread of the next one, it would wait for
-    # itself
+    # Destroy the failed client in this thread. If the thread of the next client destroyed it, this
+    # thread would wait for itself.
     gc.collect()
 
 
@@ -273,7 +278,7 @@ def test_a_script_that_cannot_be_imported_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "example.py"
-    # would ask Dask, which does not run in this test
+    # This function would ask Dask, which does not run in this test.
     monkeypatch.setattr(worker, "_is_cancelled", lambda: False)
     script.write_text("from telemark.session import cli\ncli.main(__file__, None, None)\n")
     process = worker._Process(worker.CheckoutFingerprint.of(script, []))

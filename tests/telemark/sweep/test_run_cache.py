@@ -55,7 +55,7 @@ class Checkout:
         return Outcome(17, None, [], "", DropReport(), frozenset([program]))
 
     def find(self, task: Task = TASK) -> Outcome | None:
-        """Return the cached outcome that a new run finds."""
+        """Return the outcome that a new run finds in the cache, or None."""
         run_cache._code_hash.cache_clear()
         run_cache.is_unchanged.cache_clear()
         return self.cache.find(task)
@@ -267,7 +267,7 @@ async def measure(number, run):
 
 
 def test_two_experiments_may_have_the_same_folder(checkout: Checkout) -> None:
-    """If one experiment removes its cached runs, the other one continues without them."""
+    """Two experiments may share a folder: if one removes cached runs, the other still works."""
     other = RunCache(SweepOptions(cache=checkout.sweep_options.cache), print)
     assert other.find(TASK) is not None
     remove_unused(checkout.sweep_options, TASK.name)
@@ -276,7 +276,10 @@ def test_two_experiments_may_have_the_same_folder(checkout: Checkout) -> None:
 
 
 def test_an_experiment_leaves_the_runs_of_others_in_its_folder(checkout: Checkout) -> None:
-    """This includes runs of an experiment whose name begins with the same text."""
+    """An experiment removes only its own unused runs from a shared folder.
+
+    It keeps the runs of other experiments, even of one whose name begins with its own name.
+    """
     others = [replace(TASK, name=name) for name in ("other", "example-2")]
     for task in others:
         RunCache(SweepOptions(cache=checkout.sweep_options.cache), print).add(

@@ -71,7 +71,7 @@ def is_gone(process: int) -> bool:
 def test_each_run_is_one_of_its_own(
     start_experiment: StartExperiment, tmp_path: Path, jobs: str
 ) -> None:
-    """The time of each run begins at 1 s, and results are in the order of runs."""
+    """Each run has its own clock, which begins at 1 s. Results are in the order of runs."""
     head = HEAD + (
         "async def measure(number, run):\n"
         "    began = run.clock.now_ns()\n"
@@ -147,7 +147,11 @@ def test_a_process_that_is_killed_costs_its_run_only(
 def test_a_run_whose_process_dies_three_times_ends_the_sweep_with_the_signal(
     start_experiment: StartExperiment, name: str, status: int, kind: str, cause: str
 ) -> None:
-    """The cause is a fault in the program, because usage errors do not crash a process."""
+    """A run whose process dies three times ends the sweep, and the error names the signal.
+
+    A crash (SIGSEGV) counts as a fault in the program. SIGKILL comes from another process, so it
+    counts as an unsuitable environment.
+    """
     done = start_experiment(SWEEP, *VIRTUAL, "--jobs", "2", head=KILLS % ("True", name))
     _, errors = done.communicate()
     assert done.wait() == status

@@ -55,7 +55,10 @@ def test_switches_whose_names_have_one_number_have_numbers_of_their_own() -> Non
 
 
 def test_they_forward_side_by_side_in_real_time(start_experiment: StartExperiment) -> None:
-    """The number of a switch determines its P4Runtime port and its device id."""
+    """The switches s1 and t1 get different device ids and P4Runtime ports.
+
+    Both names contain the number 1, which normally becomes the device id and determines the port.
+    """
     body = f"""
 topo = Topo()
 topo.addLink(topo.addSwitch("s1"), topo.addSwitch("t1"))

@@ -67,8 +67,8 @@ def test_words_of_mininet_mean_what_they_mean_there(
     measured: dict[str, Any] = json.loads((tmp_path / "out" / "summary.json").read_text())[
         "metrics"
     ]
-    # Drops by the link and by its queue: a loaded machine may delay packets, so that many arrive
-    # together and fill the queue.
+    # These are drops by the link and by its queue. A loaded machine may delay packets, so that many
+    # of them arrive together and fill the queue.
     assert 1 <= measured["lost"] <= 25  # 1 % of 1,040
     assert 400 <= measured["lost_again"] <= 600  # half of 1,000
     assert 0.2 <= measured["lost_back"] <= 0.8  # half of 50, on the other end of the link
@@ -117,7 +117,7 @@ def test_what_cannot_be_is_one_line(given: dict[str, Any], words: str) -> None:
 
 
 def test_a_line_s_delay_may_be_in_either() -> None:
-    """The links of Line have a delay by default."""
+    """`delay` and `delay_us` both replace the default delay of Line's links."""
     for topo, delay_us in ((Line(delay="2ms"), 2000), (Line(delay_us=3), 3), (Line(), 1000)):
         params = next(params for left, right, params in topo.links(withInfo=True)
                       if topo.isSwitch(left) and topo.isSwitch(right))  # fmt: skip

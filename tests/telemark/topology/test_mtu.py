@@ -19,8 +19,8 @@ from telemark.traffic.flows import Flow, Traffic
 PROGRAMS = Path(__file__).parents[1] / "programs"
 BOTH = pytest.mark.parametrize("time", ["virtual", "real"])
 
-# frames of `size` bytes over four switches, of which some add bytes to each frame and others remove
-# them
+# Frames of `size` bytes cross four switches. Some switches add bytes to each frame, others remove
+# bytes.
 GROW = """
 topo = Line(switches=4)
 defines = {{switch: {{"TAKES": takes, "PUTS": puts}}
@@ -61,9 +61,10 @@ def run_grow(start: StartExperiment, folder: Path, time: str, **what: Any) -> tu
 def test_switches_pass_on_what_programs_add_to_hosts_longest_packets(
     start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
-    """Each switch adds as much as INT does.
+    """Switches forward the longest packets of hosts, even after programs have added bytes.
 
-    In total, the switches add more than one switch has room for.
+    Each switch adds as many bytes as INT would. Together, the switches add more bytes than one
+    switch has room for.
     """
     status, errors, metrics = run_grow(
         start_experiment, tmp_path, time, mtu=7000, size=7014,
@@ -75,7 +76,10 @@ def test_switches_pass_on_what_programs_add_to_hosts_longest_packets(
 
 @pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=f"{PROGRAM} is not on PATH")
 def test_so_it_is_on_bmv2(start_experiment: StartExperiment, tmp_path: Path) -> None:
-    """The buffers of bmv2 are 512 bytes longer than the received frame."""
+    """On bmv2, a switch can lengthen each frame by up to 512 bytes.
+
+    The buffers of bmv2 are 512 bytes longer than the received frame.
+    """
     status, errors, metrics = run_grow(
         start_experiment, tmp_path, "bmv2", mtu=7000, size=7014,
         takes=(0, 0, 0, 1000), puts=(500, 500, 0, 0),
@@ -87,7 +91,10 @@ def test_so_it_is_on_bmv2(start_experiment: StartExperiment, tmp_path: Path) -> 
 def test_a_switch_takes_nothing_longer_than_it_has_room_for(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """For real time, see tests/ports."""
+    """A switch does not receive a frame that is longer than it has room for.
+
+    This test runs in virtual time. For real time, see tests/ports.
+    """
     status, errors, metrics = run_grow(
         start_experiment, tmp_path, "virtual", mtu=9202, size=9216,
         takes=(0, 0, 0, 0), puts=(1, 0, 0, 0),
@@ -100,7 +107,10 @@ def test_a_switch_takes_nothing_longer_than_it_has_room_for(
 def test_a_host_takes_nothing_longer_than_its_mtu(
     start_experiment: StartExperiment, tmp_path: Path, time: str
 ) -> None:
-    """A frame may exceed the MTU by a VLAN tag, as at real interfaces."""
+    """A host drops frames that are longer than its MTU.
+
+    A frame may exceed the MTU by a VLAN tag, as at real interfaces.
+    """
     status, errors, _ = run_grow(
         start_experiment, tmp_path, time, mtu=1000, size=1014,
         takes=(0, 0, 0, 0), puts=(5, 0, 0, 0),
@@ -111,7 +121,7 @@ def test_a_host_takes_nothing_longer_than_its_mtu(
     ]  # fmt: skip
     refused = re.fullmatch(r"frames longer than the MTU at hosts \((\d+) at h2\)", failed[0])
     assert refused is not None, failed
-    # In real time, the first of several frames that arrive together at the switch is retried.
+    # In real time, the switch retries the first of several frames that arrive together.
     assert 20 <= int(refused[1]) <= (20 if time == "virtual" else 100)
 
 

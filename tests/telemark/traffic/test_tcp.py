@@ -154,7 +154,7 @@ def test_goodput_is_what_came_in_each_interval() -> None:
 
 
 def test_a_tcp_and_a_udp_flow_may_have_the_same_port(tmp_path: Path) -> None:
-    """TCP and UDP have separate ports.
+    """A TCP flow and a UDP flow may have the same port, because TCP and UDP have separate ports.
 
     Two flows with the same protocol and the same port are rejected.
     """
@@ -173,7 +173,10 @@ def test_a_tcp_and_a_udp_flow_may_have_the_same_port(tmp_path: Path) -> None:
 
 
 def test_who_reaches_nobody_says_so(tmp_path: Path) -> None:
-    """In real time, the kernel gives up after the same time."""
+    """A TCP flow that reaches no host ends with a timeout.
+
+    In real time, the kernel gives up after the same time.
+    """
 
     async def main(run: Run) -> None:
         with Network(Pair(loss_probability=1.0), run, program=WIRE) as net:
@@ -200,7 +203,10 @@ class Refuses(Application):
 
 
 def test_who_is_refused_says_so_at_once(tmp_path: Path) -> None:
-    """Here, an application rejects the connection. A firewall in a switch could do the same."""
+    """A TCP flow whose connection is rejected ends immediately, with an error.
+
+    In this test, an application rejects the connection. A firewall in a switch could do the same.
+    """
 
     async def main(run: Run) -> int:
         with Network(Pair(), run, program=WIRE) as net:
@@ -214,7 +220,7 @@ def test_who_is_refused_says_so_at_once(tmp_path: Path) -> None:
 
 
 def test_marks_need_both_ends(tmp_path: Path) -> None:
-    """In this network, a flow with ECN loses no packets, but a flow without ECN loses packets."""
+    """A flow with ECN loses no packets; a flow without ECN loses packets in the same network."""
 
     async def main(run: Run) -> list[int]:
         topo = Pair(rate_bps=10**8, delay_us=1000, queue_packets=100)
@@ -234,7 +240,7 @@ def test_marks_need_both_ends(tmp_path: Path) -> None:
 def test_congestion_control_is_that_which_is_asked_for(
     time: str, start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """Reno reduces cwnd by a factor of 0.5, Cubic by 0.7 (RFC 9438), in real and virtual time."""
+    """After a loss, Reno multiplies cwnd by 0.5, and Cubic multiplies it by 0.7 (RFC 9438)."""
     process = start_experiment(
         TAIL_DROPS, "--time", time, "--out", str(tmp_path / "out"), head=HEAD
     )
@@ -243,7 +249,7 @@ def test_congestion_control_is_that_which_is_asked_for(
     found = json.loads((tmp_path / "out" / "summary.json").read_text())["metrics"]
     kinds = {"reno": pytest.approx(0.5, abs=0.06), "cubic": pytest.approx(0.7, abs=0.06)}
     shrunk = {kind: found[kind] for kind in kinds}
-    if time == "real" and shrunk != kinds:  # links and a full queue have an RTT of 45 ms
+    if time == "real" and shrunk != kinds:  # the links and a full queue give an RTT of 45 ms
         rtt_ms = found["rtt_ms"]
         assert rtt_ms < 48, f"segments took {rtt_ms:.0f} ms: reduce the load on the machine"
     assert shrunk == kinds

@@ -14,7 +14,11 @@ MS = 1_000_000
 
 
 def test_no_timer_comes_once_the_network_is_about_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process reads commands only after a timer has run."""
+    """The process calls no timer after the command to end, even if a timer is due.
+
+    The command arrives while the process calls the first timer. The second timer becomes due while
+    the process answers the command.
+    """
     place = HostInfo("h1", "127.0.0.1", "", 1500, {})
     host = ProcessHost(Task(place, "lo", [], None))
     now_ns = [0]  # this clock advances only in this test, even on a loaded machine

@@ -84,9 +84,10 @@ def test_what_went_into_bmv2_and_what_came_out_is_counted_at_the_panel() -> None
 
 
 def test_a_queue_with_a_rate_has_the_usual_depth_unless_it_was_given_one() -> None:
-    """With an explicit rate, the queue of bmv2 is the queue of the network.
+    """A queue with a rate gets the default depth of networks (64), unless its depth was set before.
 
-    Without a rate, this queue only buffers packets while bmv2 waits for a core.
+    With a rate, the queue of bmv2 is the queue of the network. Without a rate, it only buffers
+    packets while bmv2 waits for a core.
     """
     asked = []
     # no process is needed, because the test uses only the Thrift calls
@@ -122,7 +123,7 @@ def test_queues_of_ports_that_push_back_have_the_link_s_depth_or_the_usual_one()
     switch.params = {}
     switch._size_queues()
     assert asked[3:] == [("all", 4096)]
-    # Without Thrift, only requested depths are set; set_queue() rejects them.
+    # Without Thrift, set_queue() is called only for requested depths. It rejects them.
     switch.params, thrift.missing = {"pushes_back": True}, "no bindings"
     switch._size_queues()
     assert asked[4:] == [(3, {"depth": 7})]
@@ -136,7 +137,7 @@ def test_bmv2_starts_with_and_without_thrift(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     missing: str | None, has_port: bool, ports: tuple[int, ...],
 ) -> None:  # fmt: skip
-    """If bmv2 was built without Thrift, it has no option --thrift-port."""
+    """Only a bmv2 that was built with Thrift gets the option --thrift-port."""
     stand_in(tmp_path, 'echo "$@" > "$0.arguments"; exec sleep 100')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr("telemark.backends.real.targets.minip4.Minip4Switch.__init__", _no_process)
@@ -191,12 +192,12 @@ def test_who_sends_faster_than_a_rate_waits_and_loses_nothing() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     sent, _, told = done.stdout.partition("\n")
-    assert 10 < int(sent) < 1000  # limited by the socket buffer, and by the burst of the rate
+    assert 10 < int(sent) < 1000  # at most what the socket buffer and the burst of the rate allow
     assert "dropped 0" in told
 
 
 def test_captures_of_the_panel_s_inner_ports(tmp_path: Path) -> None:
-    """The panel captures a port also behind the panel, with the port number of bmv2."""
+    """A port has a second capture, between the panel and bmv2. Its file has bmv2's port number."""
     run = Run("test", tmp_path, 1, clock=VirtualClock())
     with Network(Line(switches=1), run, program="p4src/routing/router.p4") as net:
         assert not net.has_panels
@@ -244,9 +245,9 @@ def test_both_targets_say_the_same(tmp_path: Path) -> None:
 def test_what_bmv2_drops_makes_a_run_invalid(
     start_experiment: StartExperiment, tmp_path: Path
 ) -> None:
-    """No table has an entry, so the program drops all packets.
+    """A run is inconclusive if bmv2 drops packets unexpectedly.
 
-    The experiment does not expect this.
+    The table has no entry, so the program drops all packets. The experiment has not declared this.
     """
     body = """
 with Network(Line(switches=1), run, program='p4src/routing/router.p4') as net:
@@ -273,7 +274,10 @@ from telemark.accounting.packet_accounting import PacketAccounting
 def test_without_bmv2_there_is_nothing_to_compare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """run_all.sh skips the experiment: see tests/telemark/run_all/test_run_all.py."""
+    """If bmv2 is not installed, the experiment `targets` ends with one line and status 2.
+
+    run_all.sh then skips the experiment: see tests/telemark/run_all/test_run_all.py.
+    """
     folders = [f for f in os.environ["PATH"].split(":") if not Path(f, PROGRAM).exists()]
     monkeypatch.setenv("PATH", ":".join(folders))
     if shutil.which("mnexec") is None:

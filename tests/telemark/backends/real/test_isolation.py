@@ -33,7 +33,7 @@ def folder_of(process: Started) -> Path:
 
 
 def inner_pid(process: Started) -> int:
-    """Return the PID (outside the run) of the run's process 1, as the run prints it."""
+    """Read the command that the run prints; return the PID, outside the run, of its process 1."""
     words = process.stdout.readline().split()
     assert words[:6] == ["To", "enter", "this", "run:", "sudo", "nsenter"]
     return int(words[words.index("-t") + 1])
@@ -126,7 +126,7 @@ def test_exit_status(start_experiment: StartExperiment, body: str, status: int, 
         assert errors.count("\n") == 1
 
 
-# even if a loaded machine takes long between the two
+# Two signals within this time count as one, even if a loaded machine delays the second one.
 ONE_WISH = "from telemark.backends.real import isolation\nisolation.AGAIN_S = 60"
 
 
@@ -143,7 +143,7 @@ def test_a_signal_ends_the_run_cleanly(
     folder = folder_of(process)
     process.send_signal(number)
     assert "cleaned up\n" in process.stdout
-    process.send_signal(number)  # timeout(1) also sends the signal twice; it is obeyed once
+    process.send_signal(number)  # timeout(1) sends a signal twice, too; it counts as one
     while is_pending(process):
         time.sleep(0.01)
     go.touch()
@@ -175,7 +175,10 @@ time.sleep(60)"""
 
 @pytest.mark.parametrize("kind", ["real", "virtual"])
 def test_a_signal_in_a_destructor_is_not_lost(start_experiment: StartExperiment, kind: str) -> None:
-    """Python ignores exceptions in destructors."""
+    """A signal ends the run even if it arrives in a destructor.
+
+    Python ignores exceptions in destructors.
+    """
     process = start_experiment(DESTRUCTOR, "--time", kind)
     _output, errors = process.communicate()
     assert process.returncode == 143
@@ -252,9 +255,10 @@ time.sleep(1000)"""
 def test_a_signal_that_does_not_interrupt_a_blocking_call_is_not_lost(
     start_experiment: StartExperiment, kind: str
 ) -> None:
-    """The kernel delivers the signal to another thread.
+    """A signal ends the run even if it does not interrupt the blocking call of the main thread.
 
-    The effect is the same if the signal arrives just before a blocking call.
+    In this test, the kernel delivers the signal to another thread. The effect would be the same if
+    the signal arrived just before the blocking call.
     """
     process = start_experiment(UNSEEN, "--time", kind)
     folder_of(process)
@@ -300,7 +304,10 @@ Bad()
 def test_what_was_half_made_at_a_signal_ends_in_silence(
     start_experiment: StartExperiment, body: str, is_reported: bool, last: str
 ) -> None:
-    """The run prints nothing about objects that are only partly created."""
+    """After a signal, the run prints no errors of objects that are only partly created.
+
+    Other errors in destructors are printed.
+    """
     _output, errors = start_experiment(body, "--time", "virtual").communicate()
     assert ("Exception ignored" in errors) == is_reported
     assert errors.splitlines()[-1] == last
@@ -376,7 +383,7 @@ def test_only_what_is_provably_ours_is_removed(tmp_path: Path) -> None:
         return folder
 
     me = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
-    # our PID with a different start time, because the PID was reused
+    # This process's PID, but another start time: the process that wrote it has ended.
     dead = make("dead", f"{os.getpid()} 1\n")
     alive = make("alive", f"{os.getpid()} {me}\n")
     foreign = make("foreign", None)
@@ -388,7 +395,7 @@ def test_only_what_is_provably_ours_is_removed(tmp_path: Path) -> None:
 
 def test_a_run_that_holds_its_lock_is_alive(tmp_path: Path) -> None:
     with isolation.run_folder("example") as folder:
-        (folder / "owner").write_text("1 1\n")  # even if its process cannot be found
+        (folder / "owner").write_text("1 1\n")  # no process has this PID and start time
         isolation._sweep(folder.parent)
         assert folder.exists()
     assert not folder.exists()

@@ -22,8 +22,9 @@ class Pair(Topo):
         self.addLink(s2, self.addHost("h2"))
 """
 
-# Six phases of 0.3 s. Each starts when its settings were made, which may take long on a loaded
-# machine. For each phase: start, end, and number of sent frames.
+# There are six phases of 0.3 s. Each one starts after its settings were changed, which may take
+# long on a loaded machine. The script notes the start, the end and the number of sent frames of
+# each phase.
 SCRIPT = """
 PHASE_NS, POLL_NS, RATE_PPS, COUNT = 300_000_000, 1_000_000, 2000, 8000
 FRAME_BITS, FRAME_NS = 8 * 500, 400_000  # at the rate that is set: less than the 500 us between two
@@ -99,21 +100,21 @@ def test_what_is_changed_shows_at_once(start_experiment: StartExperiment, tmp_pa
     assert shortest_us[delay] >= 7000
     assert shortest_us[again] < 400
 
-    # Either all frames are lost, or at most as many leave as the rate of the queue permits; none is
-    # lost before.
+    # Phase `loss` loses all frames. In the phase with a queue rate, at most as many frames leave as
+    # this rate permits. The first two phases lose none.
     assert received[loss] == 0
     assert 1 <= metrics["left_limited"] <= 1 + 50 * metrics["limited_s"]
     assert received[plain] == metrics["in_phase"][plain]
     assert received[rate] == metrics["in_phase"][rate]
 
-    # The counters are equal to those of the hosts.
+    # The counters of the switch equal those of the hosts.
     drops, link = metrics["drops"], metrics["out"]
     assert metrics["in"] == metrics["sent"] == 8000
     assert drops["queue"] > 0
     assert metrics["transmitted"] == metrics["sent"] - drops["queue"]
     assert (
         metrics["transmitted"] - link["sent_packets"] >= metrics["in_phase"][plain]
-    )  # the port has no link yet
+    )  # in the first phase, the port has no link
     assert link["sent_packets"] == link["delivered_packets"] + link["lost_packets"]
     assert link["lost_packets"] == drops["link"] >= metrics["in_phase"][loss]
     assert metrics["received"] == metrics["sent"] - drops["queue"] - drops["link"]

@@ -151,7 +151,7 @@ def test_each_command_works_or_says_why_not(
 
 
 def begin_sleeping(terminal: Terminal) -> None:
-    """Start a long command at a host; return when it runs."""
+    """Start a long command at a host; return when the command runs."""
     terminal.type("h1 echo begun; sleep 60\n")
     terminal.until(b"\nbegun")
 
@@ -175,7 +175,10 @@ def test_a_signal_ends_the_run(open_terminal: Callable[[], Terminal], busy: bool
 
 
 def test_a_signal_that_a_log_handler_swallows_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log handler of Mininet has a bare `except`."""
+    """A signal ends the run even if Mininet's log handler swallows the exception.
+
+    This handler has a bare `except`.
+    """
 
     def swallow(_net: object) -> None:
         with contextlib.suppress(BaseException):
@@ -195,8 +198,8 @@ def test_a_signal_that_a_log_handler_swallows_ends_the_run(monkeypatch: pytest.M
 def test_a_command_is_interrupted_until_it_ends() -> None:
     host = Node("h1", inNamespace=False)
     try:
-        # The first interrupt is lost here. env: if pytest ignores interrupts, the process would
-        # ignore them, too.
+        # The command ignores the first interrupt. If pytest ignores interrupts, the command would
+        # ignore all of them, so env restores the default.
         command = 'trap "trap - INT" INT; echo ready; while :; do echo on; done'
         host.sendCmd(f"env --default-signal=INT sh -c '{command}'")
         while "ready" not in host.monitor():
@@ -247,7 +250,7 @@ def test_a_command_that_ends_its_shell_is_told_then_and_at_each_later_one(
     for later in (command, "echo on"):
         with pytest.raises(TestbedError, match=rf"^h1: `{re.escape(command)}` ended its shell"):
             host.cmd(later)
-    mininet_cli.end_command(host)  # like a signal, without waiting
+    mininet_cli.end_command(host)  # as after a signal: does not wait
 
 
 def test_the_command_line_waits_for_no_shell_that_has_ended(host: Hosting) -> None:

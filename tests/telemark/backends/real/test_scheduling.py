@@ -11,7 +11,7 @@ from telemark.backends.real import scheduling
 from telemark.errors import TestbedError
 
 LIMIT_S = 0.2
-# one of several threads forwards packets, as in a switch
+# One of several threads is always busy, as in a switch that forwards packets.
 SPINS = """
 import os, threading
 os.sched_setaffinity(0, {0})

@@ -76,7 +76,7 @@ def test_every_datagram_is_recorded_at_both_ends(tmp_path: Path) -> None:
 
 def test_the_schedule_is_kept(tmp_path: Path) -> None:
     medians_ns = []
-    for _ in range(5):  # a loaded machine may delay some, which the sender reports
+    for _ in range(5):  # a loaded machine may delay some datagrams; the sender reports these
         _status, sent, _received = exchange(tmp_path, rate_pps=2000, count=1000)
         times = np.fromfile(tmp_path / "sent", SENT)["sent_ns"].astype(np.int64)
         late_ns = times - int((tmp_path / "start").read_text()) - np.arange(1000) * 500_000
@@ -150,9 +150,10 @@ def test_a_schedule_of_its_own_is_kept(tmp_path: Path) -> None:
 
 
 def test_datagrams_close_together_are_not_drawn_apart(tmp_path: Path) -> None:
-    """Poisson traffic has such gaps.
+    """The sender does not enlarge gaps that are much shorter than the mean gap.
 
-    An earlier version of the sender had a min gap of half the mean gap, so its rate was too low.
+    Poisson traffic has such gaps. An earlier version of the sender enlarged each gap to half the
+    mean gap, so its rate was too low.
     """
     due_ns = np.array([0, 5_000_000, 100_000_000, 101_000_000], np.uint64)
     due_ns.tofile(tmp_path / "due")

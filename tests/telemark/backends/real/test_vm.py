@@ -27,7 +27,7 @@ MAC = "02:00:00:00:00:01"
 def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """Boot a virtual machine that uses the interface `card`; the peer of `card` is `here`.
 
-    This thread can use both.
+    The thread of the tests can use both interfaces.
     """
     with namespace():
         veth("here", "card")
@@ -35,7 +35,7 @@ def booted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
             started.call(nic.configure, ["10.9.0.1/24"], {"10.9.0.2": "02:00:00:00:00:02"})
             assert "vm0" in subprocess.check_output(["ip", "link"]).decode()
             yield started
-        # after the end, the interface belongs to its owner again
+        # After the machine has ended, the interface belongs to its owner again.
         assert "vm0" not in subprocess.check_output(["ip", "link"]).decode()
         assert "ingress" not in subprocess.check_output(["tc", "qdisc"]).decode()
         with end("here") as here, end("card") as there:
@@ -52,7 +52,10 @@ def test_its_kernel_is_another_and_its_files_are_these(booted: Machine, tmp_path
 
 @with_qemu
 def test_it_sorts_as_this_machine_does(booted: Machine) -> None:
-    """The virtual machine uses the widest instructions that its CPU reports."""
+    """NumPy sorts in the virtual machine as it does on this machine.
+
+    In the machine, NumPy uses the widest instructions that the virtual CPU reports.
+    """
     for count in (10, 1000):
         numbers = np.random.default_rng(1).permutation(count)
         assert booted.call(np.argsort, numbers).tolist() == np.argsort(numbers).tolist()
@@ -89,7 +92,7 @@ def test_more_than_the_channel_holds_goes_both_ways(booted: Machine) -> None:
 def test_frames_go_to_the_card_and_come_from_it_as_they_are(booted: Machine) -> None:
     """The virtual machine replies to an ARP request.
 
-    The kernel to which the interface belongs does not reply.
+    The kernel that owns the interface does not reply.
     """
     question = bytes.fromhex(
         "ffffffffffff 020000000002 0806 0001 0800 06 04 0001 020000000002 0a090002 000000000000 "
@@ -140,7 +143,10 @@ def test_a_timeout_at_start_is_reported(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_one_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
-    """The caller would take a late response for the response to the next call."""
+    """A virtual machine is ended if it does not respond to a call in time.
+
+    Otherwise, the caller would take its late response for the response to the next call.
+    """
     late = Machine(tmp_path)
     with subprocess.Popen(
         ["sleep", "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0

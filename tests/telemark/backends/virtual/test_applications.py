@@ -17,9 +17,10 @@ MS = 1_000_000
 
 
 def test_what_comes_is_handed_over_at_its_instant_or_later_and_together(tmp_path: Path) -> None:
-    """Three datagrams arrive at intervals of 1 ms, over a link of 500 us.
+    """Datagrams are delivered when they arrive, or later as a batch if `hold_us` is set.
 
-    Responses take the same time.
+    Three datagrams arrive at intervals of 1 ms, and a fourth one just before the end. The delay of
+    the link is 500 us in each direction.
     """
 
     async def main(run: Run) -> Any:
@@ -42,7 +43,7 @@ def test_what_comes_is_handed_over_at_its_instant_or_later_and_together(tmp_path
     calls = [[(at - first_ns, count) for at, count in result[0]] for result in results[:4]]
     half = MS // 2
     assert calls[0] == [(half, 1), (MS + half, 1), (2 * MS + half, 1), (29 * MS + half, 1)]
-    # the end of the network does not wait
+    # the end of the network does not wait for `hold_us`
     assert calls[1] == [(2 * MS, 2), (4 * MS, 1), (29 * MS + half, 1)]
     assert calls[3] == [(29 * MS, 3), (29 * MS + half, 1)]
     assert calls[2] == [(at + MS // 4, count) for at, count in calls[0][:3]] + [calls[0][3]]
@@ -81,9 +82,10 @@ def test_a_timer_that_is_always_due_ends_the_run(
 
 
 def test_the_copy_that_runs_leaves_the_experiments_own_alone(tmp_path: Path) -> None:
-    """The running copy of an application is separate from the experiment's copy, as in real time.
+    """An application runs as a copy; the experiment's own object does not change.
 
-    Otherwise, the same code could give different results.
+    In real time, the copy runs in another process. If virtual time used no copy, the same code
+    could give different results.
     """
 
     async def main(run: Run) -> None:

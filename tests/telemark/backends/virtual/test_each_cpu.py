@@ -13,8 +13,8 @@ from telemark.session import emulated_cpu
 
 ROOT = Path(__file__).parents[4]
 NO_AVX2 = {emulated_cpu.DISABLE: " ".join(emulated_cpu.FEATURES)}
-# functions of glibc must not use instructions of only some CPUs: fused multiply-add rounds
-# differently
+# glibc must not use instructions that only some CPUs have, because fused multiply-add rounds
+# differently.
 NO_FMA = {"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-AVX2_Usable,-FMA,-FMA_Usable,-FMA4"}
 SANITIZERS = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 
@@ -61,7 +61,7 @@ def test_sanitizers_find_nothing(usual: Path, tmp_path: Path) -> None:
         subprocess.run(
             ["cc", f"-print-file-name={library}"], capture_output=True, text=True, check=True
         ).stdout.strip()
-        # the second library is for exceptions of Matplotlib
+        # Matplotlib needs the second library for its exceptions.
         for library in ("libasan.so", "libstdc++.so.6")
     ]
     sanitized = {
@@ -74,7 +74,11 @@ def test_sanitizers_find_nothing(usual: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user")
 def test_an_emulated_cpu(usual: Path, tmp_path: Path) -> None:
-    """The CPU of the process is emulated, but not the CPU of the compiler that it starts."""
+    """An experiment gives the same samples on an emulated CPU as on the real CPU.
+
+    Only the process of the experiment is emulated. The compiler that it starts runs on the real
+    CPU.
+    """
     emulator = ("qemu-x86_64", "-cpu", "max")
     found = samples(tmp_path / "out", "dta_postcarding", emulator, **NO_AVX2)
     assert found == here("dta_postcarding", usual)

@@ -24,9 +24,10 @@ MS = 1_000_000
 
 
 def test_links_and_queues_change_at_an_instant(tmp_path: Path) -> None:
-    """A host sends 100 datagrams, one per millisecond.
+    """The delay and the loss of a link change at an exact point in time.
 
-    The link changes just before the 40th and the 70th datagram.
+    A host sends 100 datagrams, one per millisecond, numbered from 0. The delay changes just before
+    number 40, and the loss just before number 70.
     """
 
     async def main(run: Run) -> None:
@@ -49,9 +50,10 @@ def test_links_and_queues_change_at_an_instant(tmp_path: Path) -> None:
 
 
 def test_counters_are_those_of_the_instant(tmp_path: Path) -> None:
-    """A frame of 64 B takes 64 us.
+    """Counters that are read during a run show the state at that point in time.
 
-    Of ten simultaneous frames, one is on the wire, four wait, and five are dropped.
+    A frame of 64 B takes 64 us. Of ten frames that arrive together, one is on the wire, four wait,
+    and five are dropped.
     """
 
     async def main(run: Run) -> None:
@@ -80,7 +82,11 @@ def test_counters_are_those_of_the_instant(tmp_path: Path) -> None:
 
 
 def test_a_program_pushed_anew_has_other_dice(tmp_path: Path) -> None:
-    """Before the new program, the link loses the same packets as in any run with this seed."""
+    """When the program is pushed again, the losses of a link get new random numbers.
+
+    The link then loses other packets than before. In two runs with the same seed, it loses the same
+    packets.
+    """
 
     async def main(run: Run) -> tuple[set[int], set[int]]:
         with Network(Pair(loss_probability=0.2), run, program=WIRE) as net:
@@ -98,9 +104,9 @@ def test_a_program_pushed_anew_has_other_dice(tmp_path: Path) -> None:
 
     before, after = virtually(tmp_path / "a", main)
     assert (before, after) == virtually(tmp_path / "b", main)
-    assert 70 < len(before) < 130  # 100, with 3 standard deviations, also in the next line
+    assert 70 < len(before) < 130  # expected: 100; bounds of 3 standard deviations, also below
     assert 70 < len(after) < 130
-    # 20 +- 4 in common: a fifth of a fifth, for independent random numbers
+    # Independent losses have a fifth of a fifth of the packets in common: 20, standard deviation 4.
     assert len(before & after) < 40
 
 
@@ -149,9 +155,9 @@ class Single(Topo):
 
 
 def test_digests_reach_the_controller_in_virtual_time(tmp_path: Path) -> None:
-    """The list is due 20 ms after its first entry.
+    """A digest list reaches the controller 20 ms after its first entry, in virtual time.
 
-    It is not sent again before it is acknowledged.
+    The list is not sent again, because the controller has not acknowledged it.
     """
 
     async def main(run: Run) -> list[tuple[int, int]]:
@@ -194,7 +200,7 @@ def test_programs_of_hosts_are_refused(tmp_path: Path) -> None:
 
 
 def test_registers_are_read_at_any_time_without_disturbing(tmp_path: Path) -> None:
-    """A run that is stopped and inspected every millisecond gives the same results."""
+    """A run gives the same results if its counters are read every millisecond."""
 
     async def main(run: Run, *, inspected: bool) -> np.ndarray:
         with Network(

@@ -1,4 +1,4 @@
-"""PingHost: a virtual host that sends pings reacts to each frame like a kernel."""
+"""PingHost, a virtual host that sends pings, reacts to each frame like a kernel."""
 
 from collections.abc import Callable
 from ipaddress import IPv4Interface
@@ -14,7 +14,7 @@ OWN, OTHER, GATEWAY = "08:00:00:00:00:01", "08:00:00:00:00:02", "08:00:00:00:00:
 
 
 class FakeHost:
-    """A host for tests: the test takes the frames that it sends, and delivers frames to it."""
+    """A host for tests. A test collects the frames that it sends, and delivers frames to it."""
 
     mac = OWN
 

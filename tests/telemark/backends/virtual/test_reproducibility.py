@@ -25,7 +25,7 @@ FLOWS = [
     Flow(2, "h1", "h2", rate_pps=1000, count=200, size=700, pattern=Poisson()),
     Flow(3, "h2", "h1", rate_pps=5000, count=300, pattern=OnOff(on_s=0.01, off_s=0.02)),
 ]
-# result on the machine where the test was written, which must be the same on all machines
+# result on the machine where this test was written; all machines must give the same result
 DIGEST = "45f6112944221ada"
 
 
@@ -79,15 +79,16 @@ def test_another_switch_and_other_links_move_nobody_elses_dice(tmp_path: Path) -
     plain = records(tmp_path / "a", Pair(**WILD), FLOWS)
     assert digest(records(tmp_path / "b", Wider(**WILD), FLOWS)) == digest(plain)
     other = records(tmp_path / "c", Pair(**WILD, params2={"loss_probability": 0.3}), FLOWS)
-    for flow in (1, 2):  # these flows go in the opposite direction, so they do not change
+    for flow in (1, 2):  # flows in the other direction, which do not change
         assert np.array_equal(plain[flow].received, other[flow].received)
     assert len(other[3].received) < len(plain[3].received)
 
 
 def test_links_that_are_set_while_they_run_have_dice_of_their_own(tmp_path: Path) -> None:
-    """The random numbers depend on the seed and on the names.
+    """The random losses of a link depend on the seed and on names, not on when its loss was set.
 
-    The same holds for links that had a property from the start.
+    The test compares a link whose loss is set during the run with a link that has it from the
+    start.
     """
 
     def lost(folder: str, seed: int, *, is_set_live: bool) -> list[list[int]]:

@@ -18,7 +18,7 @@ DELAYS = {"delay_us": 100, "loss_probability": 0.05}
 
 
 def crossed(folder: Path, threads: int, *options: str, **link: float) -> tuple[Any, ...]:
-    """The records of a flow through a pair of switches, and the output of the run."""
+    """Return the records of a flow through a pair of switches, and the output of the run."""
     told: list[str] = []
 
     async def main(run: Run) -> tuple[Any, ...]:
@@ -90,9 +90,9 @@ with Network(Line(switches=2, delay_us=100), run, program=WIRE, capture=False) a
 def test_a_run_on_two_threads_ends_when_it_is_asked_to(
     start_experiment: StartExperiment, number: signal.Signals
 ) -> None:
-    """Both threads are working when the signal arrives.
+    """A run on two threads ends at a signal, while both threads are working.
 
-    If the process is killed, the next run removes its folder.
+    After SIGKILL, the next run removes the folder of the killed run.
     """
     process = start_experiment(ENDLESS, "--time", "virtual", "--threads", "2", head=HEAD)
     line = ""

@@ -81,7 +81,10 @@ def test_waiting_for_nothing_is_an_error(tmp_path: Path) -> None:
 def test_frames_that_go_in_circles_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If no link has a delay, the frames would circulate without end at one point in time."""
+    """Frames that circulate without end at one point in time cause an error.
+
+    This happens in a forwarding loop if no link of the loop has a delay.
+    """
     monkeypatch.setattr("telemark.backends.virtual.network.MAX_INSTANT_EVENTS", 1000)
 
     async def main(run: Run) -> None:
@@ -98,7 +101,10 @@ def test_frames_that_go_in_circles_are_an_error(
 
 
 def test_a_loop_that_copies_what_it_carries_is_an_error(tmp_path: Path) -> None:
-    """The number of frames doubles in each round and would exhaust the memory of the machine."""
+    """A forwarding loop that doubles its frames in each round causes an error.
+
+    Without this error, the frames would exhaust the memory of the machine.
+    """
     copies = [
         +fy.P4MulticastGroupEntry(1, replicas=[2, 3]),
         +fy.P4TableEntry("route", match=fy.Match(), action=fy.Action("multicast", group=1)),
@@ -114,7 +120,7 @@ def test_a_loop_that_copies_what_it_carries_is_an_error(tmp_path: Path) -> None:
     async def main(run: Run) -> None:
         with Network(Ring(), run, program=CONTROL, capture=False) as net:
             engine = net.switch("s1").running.dataplane
-            # instead of MAX_PACKETS, because a test should not need gigabytes
+            # lower than the default limit MAX_PACKETS, because so many packets need gigabytes
             most = ctypes.c_uint64(1000)
             pool = engine.library.engine_pool(engine.handle)
             engine.library.packet_pool_set_limit(ctypes.c_void_p(pool), most)
@@ -200,7 +206,7 @@ def test_books_balance_and_captures_tell_what_was_lost(tmp_path: Path) -> None:
             assert sorted(lost) == list(records[flow.id].lost_sequences)
             out = pcap.read_flow(net.capture(near, far, "out"), flow)
             assert len(out.sequence) == flow.count
-            # the packet may have waited
+            # The packet may have waited, so it may leave later than it was sent.
             assert np.all(out.time_ns >= records[flow.id].sent["sent_ns"])
         assert set(pcap.read_flow(net.capture("s1", "s2", "out"), flows[0]).dscp) == {5}
 
@@ -231,7 +237,11 @@ def test_errors_of_the_switch_reach_the_controller(tmp_path: Path) -> None:
 
 
 def test_frames_go_to_the_controller_and_back_at_once(tmp_path: Path) -> None:
-    """The controller forwards all frames of the switch, so the network waits for it each time."""
+    """A frame reaches the controller and returns without any virtual time passing.
+
+    The controller forwards each frame of the switch, and the network waits for the controller each
+    time.
+    """
 
     async def main(run: Run) -> None:
         with Network(Pair(), run, program=CONTROL, switch_options={"s1": CPU}) as net:
@@ -274,7 +284,11 @@ def test_messages_to_and_from_a_controller_may_take_time(tmp_path: Path) -> None
 
 
 def test_frames_of_a_capture_are_sent_again_at_their_times(tmp_path: Path) -> None:
-    """h1 sends a ping and then replays its capture. h2 replies to both."""
+    """The frames of a capture are sent again at the intervals of the capture.
+
+    h1 sends two pings in a first network, and replays their capture in a second one. h2 replies to
+    both pings.
+    """
 
     async def main(run: Run) -> None:
         ping = Ether(dst="00:00:00:00:00:02", src="00:00:00:00:00:01")
@@ -326,7 +340,7 @@ def test_captures_that_cannot_be_sent_again_say_why(tmp_path: Path) -> None:
     wrpcap(str(tmp_path / "ip"), [ping[IP]], linktype=101)
     wrpcap(str(tmp_path / "long"), [ping])
     data = bytearray((tmp_path / "long").read_bytes())
-    data[32] -= 1  # in the length of the frame on the link
+    data[32] -= 1  # the original length of the frame; the next line shortens the captured part
     data[36] -= 2
     (tmp_path / "long").write_bytes(data)
     for name, why in (("ng", "pcapng"), ("ip", "link type 101; expected"), ("long", "trunc"),

@@ -12,7 +12,7 @@ from telemark.backends.real.bmv2_thrift.bindings import CHOICE
 
 @pytest.fixture
 def thrift_stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Return the file that records the calls."""
+    """Select the stand-in for the bindings; return the file in which it records the calls."""
     told = tmp_path / "told"
     told.touch()
     stand_in_program(tmp_path, "  --thrift-port arg   TCP port", monkeypatch)

@@ -142,7 +142,11 @@ def test_without_bmv2_there_is_no_thrift(tmp_path: Path, monkeypatch: pytest.Mon
 def test_bindings_below_bmv2_s_prefix_are_found(
     thrift_stand_in: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Debian's Python does not search this prefix, so it is added to PYTHONPATH."""
+    """bmv2's bindings are found below the prefix where bmv2 is installed.
+
+    Debian's Python does not search this prefix, so the folder of the bindings is added to
+    PYTHONPATH.
+    """
     (tmp_path / "bin").mkdir()
     stand_in_program(tmp_path / "bin", "  --thrift-port arg", monkeypatch)
     folder = tmp_path / "lib" / "python3.99" / "site-packages"

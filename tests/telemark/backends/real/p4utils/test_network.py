@@ -79,7 +79,7 @@ def test_each_end_of_a_link_is_random_of_its_own(
         ({"bw": 0.5}, {"rate_bps": 500_000}),
         ({"delay": "5ms", "jitter": "10us"}, {"delay_us": 5000, "jitter_us": 10}),
         ({"delay": "1.5s"}, {"delay_us": 1_500_000}),
-        ({"delay": "100"}, {"delay_us": 100}),  # a number has the unit of tc
+        ({"delay": "100"}, {"delay_us": 100}),  # as in tc, a number without a unit is in us
         ({"delay": 100}, {"delay_us": 100}),
         ({"loss": 2.5, "max_queue_size": 50}, {"loss_probability": 0.025, "queue_packets": 50}),
         ({"weight": 3, "bw": None}, None),

@@ -1,4 +1,4 @@
-"""Queues of a switch; the file that TOLD names records each call."""
+"""Queues of a switch. It records each call in the file whose path is in TOLD."""
 
 import json
 import os

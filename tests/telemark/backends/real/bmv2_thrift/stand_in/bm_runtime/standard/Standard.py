@@ -1,4 +1,4 @@
-"""Switch with two registers; the file that TOLD names records each write."""
+"""A switch with two registers. It records each write in the file whose path is in TOLD."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Network that stores its parameters, and prints the calls of a script to stdout."""
+"""A network that stores its parameters. It prints the calls of a script to stdout."""
 
 from p4utils.mininetlib.node import P4RuntimeSwitch
 
@@ -6,7 +6,7 @@ from p4utils.mininetlib.node import P4RuntimeSwitch
 class NetworkAPI:
     """Stand-in for p4-utils' class.
 
-    StartNetwork() begins with cleanup() and ends at the command line.
+    startNetwork() calls cleanup() first, and then opens the command line.
     """
 
     def __init__(self):
