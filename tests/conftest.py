@@ -72,7 +72,7 @@ def scripts_of() -> Callable[[str], set[str]]:
 
 @pytest.fixture
 def start_experiment(tmp_path: Path) -> Iterator[StartExperiment]:
-    """Start a script whose experiment has the given body, with the given arguments.
+    """Return a function that starts an experiment with a given body and given arguments.
 
     The body can use `options` and `run`, may await, and returns a Report. Processes that still run
     when the test ends are killed.

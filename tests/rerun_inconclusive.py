@@ -67,7 +67,7 @@ def is_no_verdict(reports: list[pytest.TestReport]) -> bool:
 
 
 def _words(report: pytest.TestReport) -> str:
-    """Return the messages of the failures, without quoted code, which may contain LINE."""
+    """Return the messages of the failures without quoted code, because code may contain LINE."""
     crash = getattr(report.longrepr, "reprcrash", None)
     return " ".join(crash.message.split()) if crash else ""
 

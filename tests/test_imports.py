@@ -8,7 +8,8 @@ import pytest
 BASICS = [f"minip4.engine.{name}" for name in ("errors", "model", "words", "keys",
                                                "shared", "limits")]  # fmt: skip
 MAY_IMPORT = {
-    # A folder or a module -> what it may import. The longest matching name counts.
+    # Keys are folders or modules, and values are the parts that they may import. If several keys
+    # match a module, the longest one counts.
     "minip4.errors": [],
     "minip4.native": ["minip4.errors"],
     "minip4.wire": ["minip4.native"],
@@ -24,7 +25,7 @@ MAY_IMPORT = {
     "minip4.link": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.ports"],
     "minip4.simulator": ["minip4.errors", "minip4.native", "minip4.wire", "minip4.engine"],
     "minip4.stf": ["minip4.errors", "minip4.compiler", "minip4.engine"],
-    # The runtime uses the protocol of data planes, and the types of their values.
+    # The runtime may import the protocol of data planes, and the types of their values.
     "minip4.runtime.status": ["minip4.engine.errors"],
     "minip4.runtime.dataplane": ["minip4.engine.keys", "minip4.engine.model"],
     "minip4.runtime.p4info": ["minip4.runtime.status", "minip4.engine.keys",
@@ -50,17 +51,18 @@ MAY_IMPORT = {
     "telemark": ["minip4"],
     "topologies": ["telemark"],
     "controllers": ["telemark"],
-    # programs at host edges, and programs of switches
+    # These controllers manage programs at host edges as well as programs of switches.
     "controllers.ampm.edge": ["controllers", "ebpf.edge", "telemark"],
     "controllers.int.edge": ["controllers", "ebpf.edge", "telemark"],
     "controllers.dta.manager": ["controllers", "collectors", "telemark"],
     "importers": ["controllers", "telemark", "minip4.errors", "minip4.runtime.switch.control"],
-    # from minip4, only the builds of C code and the records of received packets, but no switches
+    # Of minip4, collectors may import only the builds of C code, and the records of received
+    # packets.
     "collectors": ["telemark", "minip4.native", "minip4.simulator"],
     "ebpf": ["telemark", "minip4.errors", "minip4.native"],
     "experiments": ["controllers", "collectors", "ebpf", "topologies", "telemark",
                     "minip4.native", "minip4.simulator", "experiments.shared.xdp.switching"],
-    # a switch in this process, compared with XDP programs on one core
+    # It compares a switch in this process with XDP programs on one core.
     "experiments.shared.xdp.switching": ["experiments", "ebpf", "telemark", "minip4.compiler",
                                          "minip4.engine", "minip4.ports"],
     "benchmarks": ["importers", "controllers", "collectors", "ebpf", "topologies", "telemark",

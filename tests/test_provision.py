@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 DEBIAN = "debian 12"
 UBUNTU = "ubuntu 24.04"
 
-# replacements of the programs that install, which record their arguments
+# These programs replace the installing programs, and record their arguments.
 STAND_IN = """#!/bin/bash
 echo "${0##*/} $*" >>ASKED
 case "${0##*/} $*" in
@@ -28,7 +28,7 @@ PROGRAMS = ("apt-get", "curl", "dpkg", "env", "git", "gpg", "python3", "sudo", "
 
 
 def provision(folder: Path, system: str, broken: str = "nothing") -> tuple[list[str], str]:
-    """Run the script on this system.
+    """Run provision.sh as on the given system.
 
     Return the recorded commands and the output. The installation of `broken` fails.
     """
@@ -136,9 +136,10 @@ def test_the_vagrantfile_is_valid(command: list[str]) -> None:
 
 
 def test_the_vm_gets_the_project_without_generated_files(tmp_path: Path) -> None:
-    """The test calls rsync as Vagrant does.
+    """The VM gets the files of the project, but no generated files.
 
-    A pattern without a leading slash matches at any depth.
+    The test calls rsync with the arguments that Vagrant uses. In rsync, a pattern without a leading
+    slash matches at any depth.
     """
     if shutil.which("rsync") is None:
         pytest.skip("rsync is not installed")

@@ -31,7 +31,7 @@ def count(name="ran"):
 
 def outcome(folder: Path, tests: str, *options: str) -> tuple[dict[str, int], str]:
     """Run the given tests in a separate pytest; return its counts and its output."""
-    # the copy of pytest uses other locks than this pytest
+    # The copied plugin locks the copied files, not the files that this pytest locks.
     shutil.copy(HERE / "rerun_inconclusive.py", folder)
     (folder / "conftest.py").write_text("from rerun_inconclusive import pytest_runtest_protocol")
     (folder / "test_them.py").write_text(HEAD + tests)
@@ -101,7 +101,7 @@ def test_another(left_open):
 
 
 def test_fixtures_that_tests_share_are_made_again(tmp_path: Path) -> None:
-    """Fixtures are made again after a failure in a fixture, and after a failure in a test."""
+    """Shared fixtures are created again after an inconclusive failure in a fixture or in a test."""
     body = """
 @pytest.fixture(scope="module")
 def run():
@@ -122,7 +122,7 @@ def test_two(run):
 
 
 def test_an_inconclusive_test_is_repeated_without_parallel_tests(tmp_path: Path) -> None:
-    """Of two workers, neither runs a test while the other repeats a test, and both end."""
+    """While one of two workers repeats a test, the other one runs no test. Both workers finish."""
     body = """
 @pytest.mark.parametrize("number", range(3))
 def test_it(number):
@@ -158,7 +158,10 @@ def test_tests_that_blame_the_machine_print_the_line() -> None:
 
 
 def test_only_real_time_blames_the_machine() -> None:
-    """In virtual time, the same code raises InvalidRunError, and the run counts as failed."""
+    """Only code for real time mentions load on the machine in its errors.
+
+    Other code raises InvalidRunError. In virtual time, a run with this error counts as failed.
+    """
     blaming = {
         str(path.relative_to(HERE.parent))
         for folder in ("collectors", "controllers", "experiments", "telemark")
@@ -173,7 +176,10 @@ def test_only_real_time_blames_the_machine() -> None:
 
 
 def test_only_code_that_cannot_continue_raises() -> None:
-    """All other code calls note_invalid(), so that the report contains the measurements."""
+    """Only code that cannot continue raises InvalidRunError.
+
+    All other code calls note_invalid(), so that the report contains the measurements.
+    """
     raising = {
         str(path.relative_to(HERE.parent))
         for folder in ("benchmarks", "collectors", "controllers", "experiments", "telemark")
@@ -185,10 +191,10 @@ def test_only_code_that_cannot_continue_raises() -> None:
     assert raising == {
         "controllers/ampm/collector.py",  # records of a block that was not read
         "controllers/dta/manager/runner.py",  # `telemark dta` has no results to save
-        # bmv2 dropped packets, and order does not identify the others
+        # bmv2 dropped packets, so the order of the others does not identify them
         "experiments/roce_collect.py",
         "experiments/shared/int/on_bmv2.py",  # the same reason
         "experiments/shared/int/marking.py",  # no block was read
         "experiments/shared/xdp/pace.py",  # no packet arrived
-        "telemark/backends/real/traffic.py",  # Network records it
+        "telemark/backends/real/traffic.py",  # Network records the error
     }

@@ -37,8 +37,8 @@ ELSEWHERE = {
     "test_widths.py",  # runs little or no C code
     "test_unmapping.py",  # code with sanitizers stays mapped
 }
-# two million packets on the same path as in other tests of simulator/, and 30,000 rounds of a
-# packet (others have a few)
+# The first test sends two million packets on the same path as other tests of simulator/. The second
+# one sends a packet through 30,000 rounds, where other tests use a few.
 LONG = (
     "simulator/test_virtual.py::test_queueing_delay_is_that_of_md1",
     "stf/test_stf.py::test_an_endless_recirculation_has_a_trace_from_its_start",
@@ -70,9 +70,9 @@ def test_tests_of_c_code_pass_with_sanitizers(room: str) -> None:
 
 
 def test_these_tests_begin_first(request: pytest.FixtureRequest) -> None:
-    """The tests of this file take longest.
+    """The tests of this file start first, because they take longest.
 
-    Only tests that should not be split between workers come before these tests.
+    Only tests that should stay on one worker start earlier.
     """
     names = [*dict.fromkeys(item.path.name for item in request.session.items)]
     assert {*names[: names.index(Path(__file__).name)]} <= {"test_roce_rxe.py", "test_vm.py"}

@@ -68,7 +68,7 @@ def importing(folder: Path) -> Path:
 
 
 def test_an_interrupt_during_the_imports_of_run_all_gives_one_line(tmp_path: Path) -> None:
-    (tmp_path / "rich.py").write_text(IMPORTING)  # replaces a module that it imports
+    (tmp_path / "rich.py").write_text(IMPORTING)  # replaces the module of this name
     command = ["env", f"PYTHONPATH={tmp_path}", sys.executable, "-m", "telemark.run_all"]
     assert interrupted(command) == (130, "\nrun_all.sh: interrupted\n")
 
@@ -117,7 +117,7 @@ esac
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """Provide setup.sh in a checkout of one module, with the stand-in."""
+    """Write setup.sh, which calls the stand-in for Python, into a checkout of one module."""
     python = tmp_path / "python"
     python.write_text(STAND_IN)
     python.chmod(0o755)

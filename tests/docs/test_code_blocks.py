@@ -25,7 +25,7 @@ PAGES = [
 ]
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"(?<=\n\n)(?:    .*\n(?:\n(?=    ))?)+")
-# tests/docs/test_* execute these pages
+# tests/docs/test_* execute the fenced blocks of these pages.
 EXECUTED = {"controllers.md", "minip4.md", "networks.md", "own-program.md", "run-experiments.md"}
 SCRIPT = re.compile(
     r"(?<![\w/])(?:\./)?((?:experiments|benchmarks|docs|collectors|tools)/[\w/]+\.py|\w+\.sh)\b"
@@ -48,7 +48,7 @@ def blocks(page: Path) -> list[str]:
 
 
 def commands() -> Iterator[tuple[str, Path]]:
-    """Yield each line that runs a script of the project, without its comment; and the script."""
+    """Yield each line that runs a script of the project, without its comment, and this script."""
     for page in PAGES:
         for line in "\n".join(blocks(page)).splitlines():
             command = line.partition("#")[0]

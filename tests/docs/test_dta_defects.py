@@ -1,4 +1,4 @@
-"""docs/reference/dta.md lists faults of the DTA prototype: each test that it names exists."""
+"""docs/reference/dta.md lists faults of the DTA prototype: each test that the page names exists."""
 
 import re
 from pathlib import Path

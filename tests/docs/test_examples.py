@@ -46,9 +46,9 @@ def test_failing_link_in_real_time(tmp_path: Path) -> None:
 
 
 def test_collector_receives_reports_that_the_link_did_not_lose(tmp_path: Path) -> None:
-    """This test runs in virtual time.
+    """In virtual time, the collector of the example receives all reports that the link delivers.
 
-    test_application.py tests such a collector in both modes.
+    test_application.py tests such a collector in real time, too.
     """
     done = run("collector.py", "--time", "virtual", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -32,7 +32,7 @@ def test_duckdb_and_dask_return_the_same(tmp_path: Path, monkeypatch: pytest.Mon
     names: dict[str, Any] = {}
     answers = []
     for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL):
-        # the scheduler is synchronous, so clients of other tests do not matter
+        # With the synchronous scheduler, Dask uses no client of another test.
         with dask.config.set(scheduler="synchronous"):
             exec(block, names)
         answers.append(names["found"])
@@ -42,6 +42,6 @@ def test_duckdb_and_dask_return_the_same(tmp_path: Path, monkeypatch: pytest.Mon
         ("two", 4, None, 0), ("two", 5, 12, 3), ("two", 6, 32, 3),
     ]  # fmt: skip
     assert [
-        (*place, int(most) if count else None, count)  # NaN if unknown
+        (*place, int(most) if count else None, count)  # Dask gives NaN if unknown
         for place, most, count in of_dask.itertuples(name=None)
     ] == of_duckdb

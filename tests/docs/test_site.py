@@ -40,9 +40,9 @@ def test_fenced_code_is_rendered(site: Path) -> None:
 
 
 def test_links_exist(site: Path) -> None:
-    """Check links of the built site, including links to figures and sources.
+    """All internal links of the built site exist, including links to figures and sources.
 
-    mkdocs checks only pages.
+    mkdocs itself checks only links to pages.
     """
     links = 0
     for page in site.rglob("*.html"):

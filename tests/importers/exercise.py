@@ -1,4 +1,4 @@
-"""A small exercise in the format of p4lang/tutorials, which tests modify."""
+"""A small exercise in the format of p4lang/tutorials. Tests modify it."""
 
 import json
 import shutil
@@ -10,9 +10,9 @@ MACS = {"h1": "08:00:00:00:01:11", "h2": "08:00:00:00:02:22"}
 
 
 def host(number: int) -> dict[str, Any]:
-    """Return the description of a host: h1 has 10.0.1.1 and gateway 10.0.1.10, and so on.
+    """Return the description of a host: h1 has address 10.0.1.1 and gateway 10.0.1.10, and so on.
 
-    No interface has the MAC address of the gateway.
+    The MAC address of the gateway belongs to no interface.
     """
     gateway = f"10.0.{number}.{number}0"
     return {
@@ -26,7 +26,7 @@ def host(number: int) -> dict[str, Any]:
 
 
 def topology() -> dict[str, Any]:
-    """h1 - s1 - s2 - h2, with explicit, non-consecutive ports."""
+    """Return the description of h1 - s1 - s2 - h2, with explicit, non-consecutive ports."""
     return {
         "hosts": {"h1": host(1), "h2": host(2)},
         "switches": {"s1": {"runtime_json": "net/s1.json"}, "s2": {"runtime_json": "net/s2.json"}},

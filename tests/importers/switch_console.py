@@ -1,4 +1,4 @@
-"""A console on which tests run simple_switch_CLI commands, on a switch in virtual time."""
+"""A console with which tests run simple_switch_CLI commands on a switch in virtual time."""
 
 import struct
 from collections.abc import Awaitable, Callable
@@ -60,7 +60,7 @@ Body = Callable[[Console], Awaitable[Any]]
 
 
 def on_a_switch(folder: Path, body: Body) -> list[list[int]]:
-    """Run `body` with a console; return the tags of the frames that left by each port."""
+    """Run `body` with a console; return for each port the tags of the frames that left by it."""
 
     async def main(run: Any) -> list[Path]:
         with Network(Star(), run, program=str(PROGRAM)) as net:

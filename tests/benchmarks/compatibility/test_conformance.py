@@ -1,4 +1,4 @@
-"""Benchmark conformance.py on three programs, in the same folders as in p4c."""
+"""The benchmark conformance.py, run on three programs in the folders that p4c uses."""
 
 import json
 import subprocess

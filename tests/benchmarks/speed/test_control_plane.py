@@ -1,4 +1,4 @@
-"""Benchmark control_plane.py as users start it, with smaller tables."""
+"""The benchmark control_plane.py, started as users start it, with smaller tables."""
 
 import csv
 import json
@@ -25,7 +25,7 @@ def test_the_longest_holds_are_measured_or_the_run_is_invalid(tmp_path: Path) ->
     rows = list(csv.DictReader((tmp_path / "samples.csv").open()))
     at_work = {row["operation"]: int(row["words"]) for row in rows if row["table"] == "at work"}
     assert at_work.keys() == {"entry", "commit", "read", "state", "settings"}
-    assert 0 < at_work["commit"] <= 4096  # atomic batches of 5,000 entries
+    assert 0 < at_work["commit"] <= 4096  # an atomic batch has 5,000 entries
     assert 0 < at_work["read"] <= 4096
 
 
@@ -41,9 +41,9 @@ def control_plane(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     ("cpu_us", "turns", "found"),
     [
         ([(5, 7)], 1, (5, 7)),
-        # the first try was interrupted in one operation, the second try in the other
+        # The first turn was interrupted in operation a, the second turn in operation b.
         ([(5000, 7), (6, 9000), (8, 9)], 2, (6, 7)),
-        ([(5000, 7), (5001, 9), (5002, 8)], 3, (5000, 7)),  # the operation itself needs this time
+        ([(5000, 7), (5001, 9), (5002, 8)], 3, (5000, 7)),  # operation a itself needs this time
     ],
 )
 def test_a_hold_in_one_turn_only_is_ignored(

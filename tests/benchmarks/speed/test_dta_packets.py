@@ -1,4 +1,4 @@
-"""Benchmark dta_packets.py: a short run, and detection of a faulty translator."""
+"""The benchmark dta_packets.py: a short run, and detection of a faulty translator."""
 
 from pathlib import Path
 from types import ModuleType

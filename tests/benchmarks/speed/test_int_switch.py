@@ -1,4 +1,4 @@
-"""Benchmark int_switch.py: a short run as users start it, and invalid options."""
+"""The benchmark int_switch.py: a short run as users start it, and invalid options."""
 
 import csv
 import subprocess

@@ -1,4 +1,4 @@
-"""Benchmark ns3.py: its error without ns-3, and its input for ns-3. With ns-3, also a small run."""
+"""The benchmark ns3.py: its error without ns-3, its input for ns-3, and with ns-3 a small run."""
 
 import argparse
 import json
@@ -88,7 +88,7 @@ def test_the_description_of_a_fabric_is_complete(ns3: ModuleType) -> None:
 
 
 def test_every_route_leads_home(ns3: ModuleType) -> None:
-    """Each node reaches each host in at most five hops, whichever next hop is chosen."""
+    """Each host reaches each other host over at most five switches, by any choice of next hops."""
     topo = LeafSpine(pods=2, leaves=2, spines=2, cores=1, **ns3.LINK)
     lines = [line.split() for line in ns3.describe(topo, [])]
     hosts = {number: line[1] for number, line in enumerate(lines) if line[0] == "host"}

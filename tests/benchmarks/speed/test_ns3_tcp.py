@@ -1,4 +1,4 @@
-"""Benchmark ns3_tcp.py: its input for ns-3, and the parsing of its output."""
+"""The benchmark ns3_tcp.py: its input for ns-3, and the parsing of ns-3's output."""
 
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +21,7 @@ def ns3_tcp(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_the_description_of_a_link_is_complete(ns3_tcp: ModuleType) -> None:
     link = ns3_tcp.Link("some", 15_140_000, 5000, 80, 0.01, flows=2)
     assert list(ns3_tcp.describe(link, "cubic", 30.0, 6)) == [
-        # the same transmission time as with frames that are 12 bytes longer
+        # In ns-3, frames are 12 bytes shorter, so this rate gives the same transmission time.
         "link 15020000 5000000 80 0.01 7",
         "flow TcpCubic 0",
         "flow TcpCubic 100000000",
@@ -36,7 +36,10 @@ def test_the_output_of_ns3_is_parsed(ns3_tcp: ModuleType) -> None:
 
 
 def test_a_sample_is_relative_to_the_link_rate(ns3_tcp: ModuleType) -> None:
-    """The constant is 1 if 1 % of segments is lost and ten segments are sent per RTT of 10 ms."""
+    """A sample gives goodput relative to the link rate, and the constant of the loss formula.
+
+    The constant is 1 if 1 % of segments is lost and ten segments are sent per RTT of 10 ms.
+    """
     link = ns3_tcp.Link("some", 10 * 1514 * 8 * 100, 5000, 80, 0.01)
     rate_bps = 10 * 1448 * 8 / 0.01
     found = ns3_tcp.sample(link, "reno", [rate_bps / 2] * 2, [rate_bps / 2, 0.0])

@@ -1,4 +1,4 @@
-"""Benchmark one_switch.py as users start it, with its smallest parameters."""
+"""The benchmark one_switch.py, started as users start it, with its smallest parameters."""
 
 import csv
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Benchmark roce_region.py: a short run, and each fault that it must detect."""
+"""The benchmark roce_region.py: a short run, and each fault that it must detect."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from telemark.errors import TestbedError
 
 FOLDER = Path(__file__).parents[3] / "benchmarks" / "speed"
-COUNT, FIRST, LOST = 5000, 2000, 7  # slots of the records from FIRST on; one record was dropped
+COUNT, FIRST, LOST = 5000, 2000, 7  # COUNT records from FIRST on; record FIRST + LOST was dropped
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_short_run_is_off_by_nothing(tmp_path: Path) -> None:
 
 
 def outcome(module: ModuleType, slots: NDArray[np.uint8], **counts: int) -> list[bool]:
-    """Return the passed checks for a region with these slots."""
+    """Return for each check whether it passes for a region with these slots."""
     held = module.SlotCounts.of_slots(slots.reshape(-1).view(module.TCP), FIRST)
     told = {"accepted": COUNT - 6, "refused": 5, "refused_else": 0, "dropped": 1} | counts
     found = module.Outcome(sent=COUNT, spoiled=5, records_per_s=1e6, **told, **held._asdict())

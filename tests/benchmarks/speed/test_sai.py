@@ -1,4 +1,4 @@
-"""Benchmark sai.py: a short run as users start it, and invalid options."""
+"""The benchmark sai.py: a short run as users start it, and invalid options."""
 
 import csv
 import json

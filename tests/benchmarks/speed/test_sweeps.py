@@ -1,4 +1,4 @@
-"""Benchmark sweeps.py: started commands, comparison of samples, and claims."""
+"""The benchmark sweeps.py: started commands, comparison of samples, and claims."""
 
 from pathlib import Path
 from types import ModuleType
@@ -67,7 +67,10 @@ def test_rounds_that_differ_decide_nothing(sweeps: ModuleType) -> None:
 def test_the_claim_is_compared_with_what_the_machine_can_reach(
     sweeps: ModuleType, wall_s: float, holds: bool
 ) -> None:
-    """The claim compares values of one round, so one disturbed round of three does not matter."""
+    """The claim compares the time of a sweep with the shortest possible time of the same round.
+
+    One disturbed round of three does not matter.
+    """
     samples = [
         sweeps.Sample(name, number, jobs, (number + 1) * took_s, "", at_once, is_kept)
         for number in range(3)
@@ -83,9 +86,10 @@ def test_the_claim_is_compared_with_what_the_machine_can_reach(
 
 
 def test_the_smallest_possible_share(sweeps: ModuleType) -> None:
-    """Two parallel commands take 1.2 times as long as one command.
+    """The smallest possible share follows from the time of two parallel commands.
 
-    Therefore the parallel part takes at least 0.6 of its sequential time.
+    These commands take 1.2 times as long as one command. Therefore, two processes need at least 0.6
+    of the sequential time for the parallel part of a sweep.
     """
     one = sweeps.Sample("a", 0, 1, 10.0, "")
     samples = [one, sweeps.Sample("a", 0, 2, 6.5, ""), sweeps.Sample("a", 0, 1, 12.0, "", 2),

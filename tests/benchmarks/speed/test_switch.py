@@ -1,4 +1,4 @@
-"""Benchmark switch.py: a short run as users start it, and faults that its checks detect."""
+"""The benchmark switch.py: a short run as users start it, and faults that its checks detect."""
 
 import csv
 import json
@@ -157,7 +157,7 @@ def test_the_pipeline_agrees_with_the_reference_implementation() -> None:
 
 
 def with_ttl_1(frame: bytes) -> bytes:
-    """The switch updates the checksum by RFC 1624."""
+    """Return the frame with TTL 1. Its checksum is updated by RFC 1624, as in the switch."""
     checksum = int.from_bytes(frame[24:26], "big") + (frame[22] - 1 << 8)
     checksum = (checksum & 0xFFFF) + (checksum >> 16)
     return frame[:22] + b"\1" + frame[23:24] + checksum.to_bytes(2, "big") + frame[26:]

@@ -1,4 +1,4 @@
-"""Benchmark tcp_kernel.py: its evaluation of records, and its detection of disturbed runs."""
+"""The benchmark tcp_kernel.py: its evaluation of records, and its detection of disturbed runs."""
 
 from pathlib import Path
 from types import ModuleType
@@ -29,9 +29,10 @@ def test_it_takes_real_time(tmp_path: Path) -> None:
 
 
 def test_goodput_is_that_after_slow_start(tcp_kernel: ModuleType) -> None:
-    """From 2 to 4 s, a segment arrives every 10 ms, and the RTT is 20 ms.
+    """Goodput and RTT are those of the time after slow start, from 2 to 4 s.
 
-    Other times have other values.
+    During this time, a segment arrives every 10 ms, and the RTT is 20 ms. Before and after it, both
+    values differ.
     """
     seconds = np.arange(0, 6, 0.01)
     steps = np.where((seconds > 2) & (seconds < 4), 1448, 9000)
@@ -65,7 +66,10 @@ def test_a_slow_machine_makes_a_run_invalid(
 
 
 def test_a_machine_that_stalled_makes_a_run_invalid(tcp_kernel: ModuleType) -> None:
-    """Of 1,000 probes, 17 arrived 1.1 ms after the link delay, and ten were lost."""
+    """A run is invalid if too many probes were late or lost.
+
+    Of 1,000 probes, 17 arrived 1.1 ms after the link delay, and ten were lost.
+    """
     sent, received = np.zeros(1000, flows.SENT), np.zeros(990, flows.RECEIVED)
     sent["sent_ns"] = 10**9 + 10**6 * np.arange(1000)
     received["sequence"], received["sent_ns"] = np.arange(10, 1000), sent["sent_ns"][10:]

@@ -1,4 +1,4 @@
-"""Benchmark threads.py: its smallest run, and its claims."""
+"""The benchmark threads.py: its smallest run, and its claims."""
 
 import csv
 from pathlib import Path
@@ -71,9 +71,10 @@ def test_a_busy_machine_decides_nothing(
 
 
 def test_a_core_that_others_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one-thread runs had a core all the time.
+    """The error of an invalid run shows for how much of the time a thread had a core.
 
-    One thread of the parallel runs had it half the time.
+    The runs of one thread had a core all the time. In the runs of two threads, one thread had a
+    core half the time.
     """
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     import threads  # noqa: PLC0415
@@ -96,7 +97,10 @@ def test_a_core_that_others_use_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_ratio_that_the_machine_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two parallel runs take 1.25 times as long as one run, so the ratio is at most 1.6."""
+    """The highest possible ratio of two threads to one follows from two independent parallel runs.
+
+    These take 1.25 times as long as one run, so the ratio is at most 2 / 1.25 = 1.6.
+    """
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     import threads  # noqa: PLC0415
 

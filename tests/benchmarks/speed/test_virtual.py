@@ -1,4 +1,4 @@
-"""Benchmark virtual.py as users start it, with its smallest parameters."""
+"""The benchmark virtual.py, started as users start it, with its smallest parameters."""
 
 import csv
 import subprocess
@@ -27,8 +27,8 @@ def test_fabrics_deliver_every_packet(tmp_path: Path) -> None:
     assert [int(row["switches"]) for row in rows] == [10, 30]
     for row in rows:
         assert int(row["packets"]) == 5000
-        # A path within a pod has two leaves and a spine; a path to another pod also has a core and
-        # a second spine.
+        # A path within a pod crosses two leaves and a spine. A path to another pod also crosses a
+        # core and a second spine.
         assert 4 * 5000 < int(row["hops"]) < 5 * 5000
     assert "mean M/D/1 waiting time" in done.stdout
     assert "holds" in done.stdout

@@ -1,4 +1,4 @@
-"""`telemark run` with a p4app.json, which has command scripts for switches and other scripts."""
+"""`telemark run` with a p4app.json that names command scripts for switches, and other scripts."""
 
 import json
 import os

@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).parents[2] / "telemark" / "programs" / "registers.p4"
 
 @pytest.fixture(scope="module")
 def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """Return NAME HOST:PORT DEVICE_ID CONTROL of a switch without interfaces."""
+    """Return the arguments NAME HOST:PORT DEVICE_ID CONTROL for a switch without interfaces."""
     folder = tmp_path_factory.mktemp("switch")
     json_file, p4info, control = (folder / name for name in ("x.json", "x.txtpb", "control"))
     command = [sys.executable, "-m", "minip4.cli"]

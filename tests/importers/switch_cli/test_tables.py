@@ -53,7 +53,10 @@ def test_keys_are_those_that_the_line_says(tmp_path: Path) -> None:
 
 
 def test_the_entry_of_a_table_without_keys_is_its_default_action(tmp_path: Path) -> None:
-    """bmv2 behaves like this; P4Runtime gives such a table no other entries."""
+    """An entry that is added to a table without keys becomes the default action of the table.
+
+    bmv2 behaves like this. In P4Runtime, such a table has no entry except its default action.
+    """
 
     async def body(console: Console) -> None:
         await console(f"table_add addresses forward {TO_A} => 1")
@@ -76,7 +79,8 @@ def test_entries_are_changed_by_their_handles(tmp_path: Path) -> None:
         await console.send(TO_B)
         await console("table_delete addresses 0")
         await console.send(TO_A)
-        # The index is free again; the handle's upper bits distinguish the new entry.
+        # The index is free again. The upper bits of the handle distinguish the new entry from the
+        # old one.
         answer = await console(f"table_add addresses forward {TO_A} => 3")
         assert answer == [f"Entry has been added with handle {1 << 24}"]
         await console.send(TO_A)

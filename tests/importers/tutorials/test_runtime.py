@@ -36,7 +36,7 @@ RUNTIME = {
 
 
 async def held(path: Path, run: Run) -> list[Any]:
-    """Return the entries of s1 after they were written."""
+    """Write the entries of the description to s1; return the entries that s1 then has."""
     described = read(path, None)
     programs = {switch.name: switch.program for switch in described.switches}
     with Network(DescribedTopo(described), run, program=programs, capture=False) as net:
