@@ -55,7 +55,7 @@ Disturb = Callable[[Scene, int], Awaitable[None]]
 
 @dataclass
 class Setting:
-    """Parameters of a test. `disturb` is called after each block, with its number."""
+    """Parameters of a test. `disturb` is called after each block, with the number of the block."""
 
     methods: Method = Method.STEP
     blocks: int = 6
@@ -67,7 +67,7 @@ class Setting:
 
 
 async def collect(run: Run, setting: Setting) -> Scene:
-    """Return the reports of blocks that the flow fills."""
+    """Send a flow; return the scene with the collected reports of the blocks that it fills."""
     topo = Line(loss_probability=0.05, delay_us=LINK_DELAY_US)
     options = {name: cpu + setting.options.get(name, []) for name, cpu in cpu_ports(topo).items()}
     with Network(topo, run, program=PROGRAM, switch_options=options) as net:

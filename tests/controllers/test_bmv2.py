@@ -1,4 +1,4 @@
-"""P4Runtime calls for registers of bmv2 return the same results as on minip4."""
+"""P4Runtime calls for registers have the same results on bmv2 as on minip4."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The offset of a switch's clock, as measured by readout packets, is within the reported bound."""
+"""Readout packets measure the offset of a switch's clock within the bound that they report."""
 
 import random
 from contextlib import AsyncExitStack

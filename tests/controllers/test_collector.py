@@ -44,7 +44,8 @@ def test_every_block_is_complete_and_exact_when_nothing_happens(
     for report in scene.reports:
         for point, expected in expected_records(scene, methods, report.block).items():
             record = asdict(report.records[7][point])
-            # Without a colour, a packet belongs to the block in which it arrives, at each point.
+            # With PULSE, packets have no colour. Each point assigns a packet to the block in which
+            # it arrives.
             keys = expected if methods is not Method.PULSE else ("pulses", "pulse_us")
             assert {key: record[key] for key in keys} == {key: expected[key] for key in keys}
     pulses = [r.records[7][Point("s1", "departures")].pulses for r in scene.reports]
@@ -73,7 +74,10 @@ def test_a_controller_that_is_late_knows_nothing_of_that_block(tmp_path: Path) -
 def test_counters_are_read_a_guard_before_the_next_block_of_their_colour(
     guards: float, lost: list[int], tmp_path: Path
 ) -> None:
-    """Just before the next block starts, its early packets may already be counted."""
+    """Counters are valid until one guard time before the next block of the same colour starts.
+
+    Later, they may already contain early packets of that block, so the records are unknown.
+    """
 
     async def dawdle(scene: Scene, block: int) -> None:
         if block == 2:
@@ -91,7 +95,10 @@ def test_limits_of_methods_are_checked(tmp_path: Path) -> None:
 
 
 def test_flows_of_both_directions_are_collected_together(tmp_path: Path) -> None:
-    """There are many flows, each with its own path. The records have only counters."""
+    """One collector collects the records of flows in both directions.
+
+    Each flow has its own path. The collector reads only counters.
+    """
 
     async def main(run: Run) -> tuple[Network, list[BlockReport], list[Flow]]:
         topo = Line(loss_probability=0.05, delay_us=LINK_DELAY_US)
@@ -123,7 +130,7 @@ def test_flows_of_both_directions_are_collected_together(tmp_path: Path) -> None
     truths = read_truths(net, paths, SCHEDULE, Method.STEP, records)
     for flow in flows:
         if METHODS[flow.id % 5] in (Method.PULSE, Method.MULTIPLEXED):
-            continue  # truths are for STEP; the test of one flow above covers these methods
+            continue  # truths are for STEP; the first test covers these methods
         blocks = range(reports[0].block, reports[-1].block + 1)
         for point in reports[0].records[flow.id]:
             counted = [report.records[flow.id][point].packets for report in reports]

@@ -57,7 +57,10 @@ def test_a_clock_beyond_its_bound_is_refused(
 def test_two_clocks_that_are_wrong_in_opposite_ways_are_refused(
     methods: Method, tmp_path: Path
 ) -> None:
-    """The bound A is the max difference between two clocks, not from the common clock."""
+    """Two clocks are rejected if they differ from each other by more than the bound A.
+
+    Each of the two clocks differs from the common clock by less than A.
+    """
     setting = Setting(
         methods=methods,
         options={"s1": ["--clock-offset-us", "20000"], "s2": ["--clock-offset-us", "-20000"]},
@@ -69,7 +72,10 @@ def test_two_clocks_that_are_wrong_in_opposite_ways_are_refused(
 
 
 def test_clocks_that_drift_apart_make_blocks_unknown(tmp_path: Path) -> None:
-    """The offset of each clock from the common clock stays within its bound."""
+    """If two clocks drift apart by more than their bound, the blocks after this are unknown.
+
+    The offset of each clock from the common clock stays within this bound.
+    """
     setting = Setting(
         options={"s1": ["--clock-drift-ppb", "500000"], "s3": ["--clock-drift-ppb", "-500000"]},
         bounds=Bounds(1700, 2 * LINK_DELAY_US),
@@ -99,9 +105,9 @@ UNKNOWN_CLOCKS = {"s1": 5_038_784_323, "s2": -123_456_789}  # offsets in us
 
 @pytest.mark.parametrize("bounds", [None, Bounds(2, 2 * LINK_DELAY_US)])
 def test_unknown_clock_offsets_are_measured(bounds: Bounds | None, tmp_path: Path) -> None:
-    """The offsets are measured even if no bounds are given.
+    """Clock offsets are measured, whether bounds are given or not.
 
-    A clock with an intended error is ahead by exactly this error.
+    If a clock is meant to be wrong, it keeps exactly this error.
     """
 
     async def main(run: Run) -> dict[str, int]:

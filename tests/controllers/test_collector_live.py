@@ -1,4 +1,4 @@
-"""The collector, while a switch process is killed and restarted under traffic."""
+"""The collector under traffic, while a switch process is killed and restarted."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,8 @@ from loaded import StartExperiment
 
 from telemark.errors import IDLE_MACHINE
 
-# bounds that allow a restart, and delays with blocks of this length: check_limits()
+# The block length (s) and the bound of clocks and delays (us). They leave enough time for a
+# restart: see check_limits().
 LONG_S, LIMIT_US = 2, 2**19 // 4
 HEAD = """
 import asyncio

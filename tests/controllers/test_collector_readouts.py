@@ -46,9 +46,9 @@ def test_readout_packets_give_the_same_records(
 def test_readout_packets_work_over_a_new_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The collector must again detect whether the server can read registers.
+    """After a new connection, the collector finds out again whether the server can read registers.
 
-    Otherwise, it could take the first reply for registers.
+    Otherwise, it could take the reply to its first readout packet for registers.
     """
     no_registers(monkeypatch)
 
@@ -66,9 +66,10 @@ def test_readout_packets_work_over_a_new_connection(
 def test_lost_readout_packets_are_asked_for_again(
     share: int, is_complete: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If every second packet is lost, all records are read.
+    """The collector requests lost readout packets again.
 
-    If all readout packets are lost, the records of the switch are unknown.
+    If every second readout packet is lost, it reads all records. If all of them are lost, the
+    records of the switch are unknown.
     """
     no_registers(monkeypatch)
 

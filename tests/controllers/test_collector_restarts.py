@@ -25,9 +25,10 @@ from controllers.ampm.watch import Method
 
 @pytest.mark.parametrize("name", PATH)
 def test_a_switch_that_restarted_is_filled_again(name: str, tmp_path: Path) -> None:
-    """The records of this switch are unknown for the two blocks that the restart affects.
+    """After a switch has restarted, the controller fills its tables again.
 
-    The records of all other blocks are right.
+    The records of this switch are unknown for the two blocks that the restart affects. All other
+    records are right.
     """
 
     async def restart(scene: Scene, block: int) -> None:
@@ -47,7 +48,10 @@ def test_a_switch_that_restarted_is_filled_again(name: str, tmp_path: Path) -> N
 def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No packet may get marks of a wrong clock either, because later switches would count them."""
+    """While the tables of a restarted switch are filled slowly, it forwards no unmarked packet.
+
+    It also forwards no packet with marks of a wrong clock, because later switches would count it.
+    """
     insert, modify = fy.Switch.insert, fy.Switch.modify
 
     def slowly(call: Callable[[fy.Switch, Sequence[Any]], Awaitable[None]]) -> Any:
@@ -70,9 +74,10 @@ def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
 
 
 def test_a_switch_that_is_silent_for_a_while_is_unknown_for_that_while(tmp_path: Path) -> None:
-    """Unread counts would be added to the next block of the same colour.
+    """The records of a switch are unknown for the block in which the switch does not respond.
 
-    Therefore that block is unknown, too.
+    They are also unknown for the next block of the same colour, because its counters contain the
+    packets of both blocks.
     """
     ends: list[Callable[[], None]] = []
 
@@ -106,9 +111,9 @@ def test_a_reading_that_fails_once_is_repeated(tmp_path: Path) -> None:
 
 
 def test_a_controller_that_restarts_goes_on_where_traffic_is(tmp_path: Path) -> None:
-    """The controller finds the entries in the switches and keeps them.
+    """A restarted controller keeps the entries that it finds in the switches.
 
-    Only unread blocks are unknown.
+    Only those blocks are unknown that neither controller read.
     """
     setting = Setting(Method.DOUBLE, 8, restarts=[3])
     scene = virtually(tmp_path, lambda run: collect(run, setting))

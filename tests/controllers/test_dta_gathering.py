@@ -1,4 +1,4 @@
-"""The memory of stores that batch reports, in virtual time, also after a flush."""
+"""Stores that batch reports: their memory after a run in virtual time, also after a flush."""
 
 from functools import partial
 from pathlib import Path
@@ -67,9 +67,10 @@ def test_what_is_gathered_is_written_when_it_is_asked_for(tmp_path: Path) -> Non
 
 
 def test_a_list_resumes_after_a_restart_of_the_switch(tmp_path: Path) -> None:
-    """The switch in the second network has no state of the first switch.
+    """After its switch has restarted, a list continues where it ended.
 
-    The file of the store has this state.
+    The second network has a new switch without the state of the first one. The file of the store
+    contains this state.
     """
     area = partial(Area, batch(4), BATCHES, lambda sessions: ListStore(4, BATCHES, 1, sessions[0]))
 

@@ -16,7 +16,7 @@ Telemark = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def telemark(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Telemark]:
-    """Run `telemark dta` on a small system; return status, output, errors."""
+    """Return a function that runs `telemark dta` and returns its status, output and errors."""
     before = [(number, signal.getsignal(number)) for number in
               (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]  # fmt: skip
 

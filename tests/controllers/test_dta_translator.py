@@ -47,7 +47,7 @@ KEYS = [0x0123456789ABCDEF << 64 | 0x9E3779B97F4A7C15 * n % (1 << 64) for n in r
 
 
 class OneSwitch(Topo):
-    """h1, the reporter, and h2, the collector."""
+    """A switch between h1, the reporter, and h2, the collector."""
 
     def build(self) -> None:
         s1 = self.addSwitch("s1")
@@ -149,9 +149,9 @@ def test_what_cannot_be_is_refused(change: dict[str, object], said: str) -> None
 
 
 def test_stores_with_registers_of_their_own_are_well() -> None:
-    """Two stores of one kind may have different registers.
+    """Two stores of the same kind are valid if they use different registers.
 
-    Two stores of different kinds may have the same register numbers.
+    Two stores of different kinds may use the same register numbers.
     """
     one = Service("10.0.0.2", [ListStore(1, 2, 8), PostcardStore(1, 8), SketchStore(8, 1)])
     other = [ListStore(1, 2, 8, first=8), PostcardStore(1, 8, first=8), SketchStore(8, 1, first=8)]
@@ -177,7 +177,10 @@ def test_parts_that_cannot_be_are_refused(store: object, said: str) -> None:
 
 
 def test_a_restarted_reporter_is_tracked_from_its_first_report(tmp_path: Path) -> None:
-    """Without restart_reporter(), its reports would look like duplicates."""
+    """After a reporter has restarted, its reports are accepted from the first one on.
+
+    Without restart_reporter(), they would look like duplicates.
+    """
     responder = Responder("10.0.0.2", [Writer(PEERS[1], COUNTER, SLOTS)])
     session = CounterSession(1, "h2", PEERS[1], responder.targets[0])
     translator = Translator(
@@ -228,9 +231,10 @@ def all_written() -> bytes:
 
 
 def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path) -> None:
-    """During the run, the collector gets a new queue pair, key and PSN.
+    """A restarted collector continues in the same file.
 
-    The controller then updates the translator.
+    During the run, the collector gets a new queue pair, key and PSN. The controller then writes
+    them to the translator.
     """
     path, other = tmp_path / "store", replace(PEERS[0], psn=0x30)
     responder = Responder(
@@ -271,9 +275,10 @@ def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path)
 
 
 def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Path) -> None:
-    """The registers are empty.
+    """A restarted translator continues after the last report of its reporter.
 
-    The controller sets the next sequence number. The translator does not request earlier reports.
+    Its registers are empty, so the controller sets the next sequence number. Therefore, the
+    translator does not request earlier reports.
     """
     path, told = tmp_path / "store", []
 
@@ -311,7 +316,7 @@ def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Pa
 
 
 class TwoCollectors(Topo):
-    """h1, the reporter, and two collectors with slow links, so that copies wait in queues."""
+    """The reporter h1 and two collectors at a switch. Their links are slow, so that copies wait."""
 
     def build(self) -> None:
         s1 = self.addSwitch("s1")
@@ -321,7 +326,11 @@ class TwoCollectors(Topo):
 
 
 def test_copies_for_two_collectors_are_not_mixed_up(tmp_path: Path) -> None:
-    """The copies for both collectors alternate, so numbers counted at egress would be wrong."""
+    """Each of two collectors gets the right copies of reports.
+
+    Copies for both collectors alternate in the translator. If copies were numbered at egress, their
+    numbers would be wrong.
+    """
     hosts = ("h2", "h3")
     addresses = {host: f"10.0.0.{host[1]}" for host in hosts}
     responders = {host: Responder(addresses[host], [Writer(PEERS[0], SLOT, SLOTS)])

@@ -23,7 +23,7 @@ COUNT = 300
 
 
 class Bottleneck(Topo):
-    """h1, h3 - s1 - s2 - h2; the link between the switches has capacity for half of the packets."""
+    """h1, h3 - s1 - s2 - h2. The link between the switches can carry half of the packets."""
 
     def build(self) -> None:
         for switch, hosts in (("s1", ("h1", "h3")), ("s2", ("h2",))):

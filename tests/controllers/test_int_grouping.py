@@ -1,4 +1,4 @@
-"""Grouped reports, in virtual time, give the same findings with fewer packets."""
+"""Grouped reports in virtual time give the findings of single reports, with fewer packets."""
 
 import asyncio
 from dataclasses import replace
@@ -71,7 +71,7 @@ def test_the_same_is_found_of_fewer_packets(reports: int, tmp_path: Path) -> Non
     alone = found(tmp_path / "alone", None)
     groups = found(tmp_path / "groups", Grouping(reports))
     assert alone.reports == groups.reports == 3 * COUNT
-    # arrival times of reports
+    # The arrival times of reports may differ, but all other fields are equal.
     for name in {*(alone.flows.dtype.names or ())} - {"first_ns", "last_ns"}:
         np.testing.assert_array_equal(alone.flows[name], groups.flows[name], name)
     for source in groups.sources:
@@ -82,9 +82,10 @@ def test_the_same_is_found_of_fewer_packets(reports: int, tmp_path: Path) -> Non
 
 
 def test_a_timer_brings_what_is_left(tmp_path: Path) -> None:
-    """203 is not a multiple of the group size.
+    """A timer sends incomplete groups.
 
-    Every 2 ms, 4 or 5 reports wait in incomplete groups.
+    Each switch reports 203 packets, which is not a multiple of the group size. The timer runs every
+    2 ms, and 4 or 5 reports wait then.
     """
     groups = found(tmp_path / "groups", Grouping(8), timer_s=0.002)
     assert groups.reports == 3 * COUNT

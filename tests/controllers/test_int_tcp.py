@@ -69,12 +69,14 @@ def test_goodput_is_reduced_by_the_bytes_of_int(
     rates_bps: tuple[float, ...], congestion_control: str, is_always_busy: bool,
     start_experiment: StartExperiment, tmp_path: Path,
 ) -> None:  # fmt: skip
-    """Goodput equals theory within 0.1 % relative to the busy time of the last link.
+    """The bytes of INT reduce goodput as theory says.
 
-    If packets always wait for that link, goodput also equals theory within 2 % relative to the
-    clock. With equal links, packets do not always wait: on a loaded machine, a link does not
-    recover the delay of another link, and Cubic leaves slow start at about 10 ms of queueing (RFC
-    9406). If the kernel had to wait for a CPU, it may retransmit a segment, which also uses the
+    Goodput is related to the time in which the last link is busy: it equals theory within 0.1 %. If
+    packets always wait for that link, goodput per elapsed time equals theory, too, within 2 %.
+
+    With equal links, packets do not always wait. On a loaded machine, a link does not recover the
+    delay of another link. Cubic leaves slow start when queues reach about 10 ms (RFC 9406). A
+    kernel that had to wait for a CPU may retransmit a segment. The retransmission also uses the
     link.
     """
     head = f"{HEAD}RATES_BPS, CONGESTION_CONTROL = {rates_bps}, '{congestion_control}'\n"

@@ -70,7 +70,10 @@ def through_int(
 
 @pytest.mark.parametrize("kind", ["reno", "cubic"])
 def test_goodput_is_reduced_by_the_bytes_of_int(kind: str, tmp_path: Path) -> None:
-    """Goodput is also as expected on equal links, because load causes no delays in virtual time."""
+    """Goodput in virtual time equals theory, even if all links are equal.
+
+    In virtual time, load on the machine causes no delays.
+    """
     flow = TcpFlow(1, "h1", "h2", duration_s=2, congestion=kind)
     passed = through_int(tmp_path, [flow], rate_bps=30e6, queue_packets=10_000)
     record = passed.records[1]
@@ -91,7 +94,7 @@ def test_goodput_is_reduced_by_the_bytes_of_int(kind: str, tmp_path: Path) -> No
 
 
 def test_losses_and_stacks_are_the_same_each_time(tmp_path: Path) -> None:
-    """Results are equal on one thread and on two threads."""
+    """Runs with the same seed give the same packets, on one thread and on two threads."""
     flows = [TcpFlow(number, *ends, size_bytes=200_000, congestion=kind)
              for number, (ends, kind) in enumerate(product(ENDS, CONGESTION), start=1)]  # fmt: skip
     digests = []

@@ -101,7 +101,7 @@ async def test_delays_and_loss_of_live_switches(methods: Method, tmp_path: Path)
         (_, first), (second, _) = await running.read(7)
         earlier = [points[i] for points, i in zip(await running.read(6), (1, 0), strict=True)]
     start_us = 7 * L
-    if methods is not Method.PULSE:  # by colour or slot
+    if methods is not Method.PULSE:  # with a colour or a slot, packets are counted per block
         assert (first.packets, second.packets) == (4, 3)
         mean_us = records.mean_delay(first, second)
         assert mean_us.delay_us is not None

@@ -41,7 +41,10 @@ def test_a_record_has_what_is_of_its_block_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("block", [0, 2, (1 << 28) - 2, (1 << 28), (1 << 28) + 2, 5 << 28])
 def test_registers_never_written_are_of_no_block(block: int) -> None:
-    """The test includes blocks that begin at clock 0, and blocks just before them."""
+    """Registers that were never written give an empty record for any block.
+
+    The test includes blocks that begin when the clock is 0, and blocks just before them.
+    """
     assert recorded(block, *10 * [NOTHING]) == PointRecord(block)
 
 

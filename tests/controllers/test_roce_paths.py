@@ -107,7 +107,10 @@ def check_hop(hops: Any, truth: SwitchTransit, way: dict[str, int]) -> None:
 
 @pytest.mark.parametrize("switches", [2, 4, 6, 7])
 def test_a_sink_writes_what_each_packet_met_at_each_switch(switches: int, tmp_path: Path) -> None:
-    """If there are more hops than fit in a record, the record contains the newest hops."""
+    """A sink writes the hops of each packet into a record.
+
+    If the packet has more hops than fit into a record, the record contains the newest ones.
+    """
     found = measured(tmp_path, switches)
     records = found.outcome.records[0]
     written, rest = records[:COUNT], records[COUNT:]

@@ -67,9 +67,9 @@ def measured(
     folder: Path, responder: Responder, reporters: dict[str, Reporter], *,
     begin: Then | None = None, end: Then | None = None, gap_ns: int = MS, **link: int,
 ) -> Outcome:  # fmt: skip
-    """Return the outcome of the responder for COUNT segments, which are 1 ms apart.
+    """Send COUNT segments to the responder at intervals of `gap_ns`; return its outcome.
 
-    Actions are executed before and during the transmission.
+    `begin` is called before the first segment, and `end` after the last one.
     """
 
     async def main(run: Run) -> Network:
@@ -126,7 +126,10 @@ def test_two_switches_write_each_into_its_own_region(
 
 
 def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path) -> None:
-    """The new queue pair expects a different PSN, and records continue after the last one."""
+    """A restarted collector continues in the same file, after its last record.
+
+    Its new queue pair expects a different PSN.
+    """
     path = tmp_path / "records"
     first, second = (
         Responder("10.0.0.3", [Writer(replace(PEER, psn=psn), TCP_RECORD, 2 * COUNT, path)])
@@ -198,7 +201,10 @@ def test_what_cannot_be_is_refused(changes: dict[str, object], problem: str) -> 
 
 
 def test_switches_whose_sessions_would_have_the_same_mac_are_refused(tmp_path: Path) -> None:
-    """Responses to one of the sessions would reach the other one."""
+    """Two switches are rejected if their sessions would have the same MAC address.
+
+    Responses to one of the sessions would reach the other one.
+    """
     peers = [replace(PEER, address=address) for address in ("fd00:1::1", "fd00:2::1")]
     responder = Responder("fd00::3", [Writer(peer, TCP_RECORD, 100) for peer in peers])
     reporters = {
@@ -246,7 +252,10 @@ def test_reporters_that_cannot_be_are_refused() -> None:
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_entries_of_an_earlier_controller_are_replaced_without_reading_them(is_first: bool) -> None:
-    """Servers built with PI return NOT_FOUND for reads and deletions of missing clone sessions."""
+    """An existing entry is deleted and inserted again, without being read.
+
+    Servers built with PI return NOT_FOUND if a missing clone session is read or deleted.
+    """
     calls = []
 
     class Pi:
@@ -269,10 +278,10 @@ def test_entries_of_an_earlier_controller_are_replaced_without_reading_them(is_f
 def test_probes_that_wait_behind_records_set_nothing_back(
     ack_every: int, patience: int, tmp_path: Path
 ) -> None:
-    """The test loses no record.
+    """Probes that wait behind records do not make the switch send records again.
 
-    A probe after a request for an ACK, or after another probe, would get an ACK with the same PSN.
-    After a loss, it would get such an ACK, too.
+    No record is lost. If a probe follows a request for an ACK, or another probe, it gets an ACK
+    with the same PSN. After a loss, a probe would get such an ACK, too.
     """
     responder = Responder("10.0.0.3", [Writer(PEER, TCP_RECORD, COUNT)])
     session = Session(1, "h3", PEER, responder.targets[0], ack_every=ack_every, patience=patience)

@@ -58,7 +58,7 @@ class Wire:
         return block_us
 
     async def packets(self, flow: int, colour: int = 1) -> list[int]:
-        """Return the counts of a flow's packets that arrived at and departed from each switch."""
+        """Return a flow's packet counts: arrivals and departures at each switch."""
         return [
             entry.packet_count
             for hop in self.hops
@@ -202,7 +202,10 @@ def test_a_flow_that_has_no_room_is_refused(number: int, tmp_path: Path) -> None
 
 
 def test_points_are_stamped_by_the_common_clock_before_and_after_the_queue(tmp_path: Path) -> None:
-    """The queue sends one packet per millisecond, in a switch with a clock offset."""
+    """Arrivals are stamped before the queue and departures after it, by the common clock.
+
+    The switch has a clock offset, and its queue sends one packet per millisecond.
+    """
 
     async def use(wire: Wire) -> None:
         await wire.watch(WatchedFlow(3, "10.0.0.1", "10.0.0.2", methods=Method.DOUBLE))
