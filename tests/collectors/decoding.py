@@ -46,7 +46,7 @@ def decoded(
 
 
 def words(decoded: Decoded, at: int, count: int) -> bytes:
-    """Return domain specific metadata."""
+    """Return `count` words of domain specific metadata, from index `at` on."""
     return decoded.data[at : at + 4 * count]
 
 

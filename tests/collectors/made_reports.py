@@ -28,7 +28,7 @@ class Group(Packet):
 
 
 class Individual(Packet):
-    """3.3."""
+    """Telemetry Report 2.0, 3.3."""
 
     fields_desc = [
         BitField("report_type", 1, 4), BitField("inner_type", 0, 4), ByteField("length", 0),
@@ -37,14 +37,14 @@ class Individual(Packet):
 
 
 class Main(Packet):
-    """3.3.1: main contents of RepType 1, before the metadata."""
+    """Telemetry Report 2.0, 3.3.1: main contents of RepType 1, before the metadata."""
 
     fields_desc = [XShortField("bits", 0), ShortField("domain", 0), XShortField("ds_bits", 0),
                    XShortField("ds_status", 0)]  # fmt: skip
 
 
 class Tlv(Packet):
-    """3.3.2."""
+    """Telemetry Report 2.0, 3.3.2."""
 
     fields_desc = [BitField("type", 0, 4), BitField("reserved", 0, 4), ByteField("length", 0),
                    ShortField("template", 0)]  # fmt: skip
@@ -90,7 +90,7 @@ class Report10(Packet):
 
 
 class Shim10(Packet):
-    """INT 1.0, shim header for TCP/UDP; its length counts itself."""
+    """INT 1.0, shim header for TCP/UDP. Its length includes the shim header itself."""
 
     fields_desc = [ByteField("type", 1), ByteField("reserved", 0), ByteField("length", 0),
                    BitField("dscp", 0, 6), BitField("r", 0, 2)]  # fmt: skip
@@ -107,7 +107,7 @@ class HopByHop10(Packet):
 
 
 BASELINE: list[list[tuple[str, int]]] = [
-    # By instruction bit, 0 first: fields and their bits.
+    # For each instruction bit, from bit 0 on: its fields, and their widths in bits.
     [("node", 32)],
     [("ingress", 16), ("egress", 16)],
     [("latency_ns", 32)],
@@ -134,14 +134,14 @@ class Made:
 
 
 def bits_of(mask: int) -> list[int]:
-    """Return the bits set in an instruction bitmap, bit 0 being the most significant."""
+    """Return the numbers of the bits set in an instruction bitmap. Bit 0 is the highest bit."""
     return [bit for bit in range(16) if mask >> (15 - bit) & 1]
 
 
 def metadata(
     rng: random.Random, mask: int, baseline: Sequence[Sequence[tuple[str, int]]] = BASELINE
 ) -> tuple[bytes, dict[str, int]]:
-    """Return random values for baseline bits 0 to 14; some are all ones, not available."""
+    """Return random values for baseline bits 0 to 14. All ones means not available."""
     data, values = b"", {}
     for bit in bits_of(mask & 0xFFFE):
         width = sum(bits for _, bits in baseline[bit]) // 8
@@ -160,13 +160,13 @@ def metadata(
 
 
 def sparse(rng: random.Random) -> int:
-    """Return a random bitmap of baseline metadata, rarely with reserved bits."""
+    """Return a random bitmap of baseline metadata. It rarely has reserved bits."""
     mask = rng.getrandbits(16) & rng.getrandbits(16) & 0xFF80
     return mask | (rng.getrandbits(16) & 0x007E if rng.random() < 0.1 else 0)
 
 
 def stack(rng: random.Random) -> tuple[bytes, dict[str, Any], list[dict[str, Any]]]:
-    """Return an INT-MD header with its stack, its content, and the hops, source first."""
+    """Return an INT-MD header and stack as bytes, their content, and the hops (source first)."""
     mask = sparse(rng) | (rng.random() < 0.3)
     ds_words = rng.randrange(3) if rng.random() < 0.3 else 0
     own_words = 0  # metadata that only the source inserts
@@ -212,7 +212,7 @@ def instructions(rng: random.Random) -> tuple[bytes, dict[str, Any], list[dict[s
 def with_int(
     rng: random.Random, l4: Packet, says: dict[str, Any]
 ) -> tuple[bytes, int, list[dict[str, Any]]]:
-    """Return L4 header, shim, INT and payload; the IP protocol; and the hops."""
+    """Return the bytes from the L4 header on, which include INT; the IP protocol; and the hops."""
     int_bytes, more, hops = (stack if rng.random() < 0.7 else instructions)(rng)
     says.update(more)
     payload = rng.randbytes(rng.choice((0, 5, 16, 40)))
@@ -234,7 +234,7 @@ def with_int(
 
 
 def old_stack(rng: random.Random) -> tuple[bytes, dict[str, Any], list[dict[str, Any]]]:
-    """Return an INT 1.0 header with its stack, its content, and the hops, source first."""
+    """Return an INT 1.0 header and stack as bytes, their content, and the hops (source first)."""
     mask = sparse(rng) | (rng.random() < 0.3)
     hop_words = len(metadata(rng, mask, BASELINE_10)[0]) // 4 + (mask & 1)
     hops, data = [], b""
@@ -335,8 +335,9 @@ def individual(rng: random.Random, node: int) -> Made:
 
 
 def main_contents(rng: random.Random, says: dict[str, Any]) -> tuple[bytes, dict[str, Any]]:
-    """Return fixed part, baseline metadata, drop reason, domain specific metadata, and the node's
-    hop.
+    """Return the bytes of the main contents, and the fields of the reporting node's own hop.
+
+    The bytes are the fixed part, baseline metadata, drop reason and domain specific metadata.
     """
     bits = sparse(rng) & 0x7FFE | (rng.random() < 0.3)
     data, local = metadata(rng, bits)

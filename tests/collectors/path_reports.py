@@ -19,7 +19,7 @@ def alone(
     node: int, sequence: int, *, ttl: int = 64, interfaces: tuple[int, int] = (1, 2),
     ingress: int = 0, egress: int = 0, number: int = 0, flags: int = TRACKED, flow: int = ME,
 ) -> bytes:  # fmt: skip
-    """Return an INT-XD report for a packet of 16 bytes: level 1 interfaces, queue, both times."""
+    """Return an INT-XD report with level 1 interfaces, queue and times, for 16 bytes of data."""
     inner = bytes(packet(ttl, flow, number.to_bytes(16, "big")))
     metadata = (
         b"".join(each.to_bytes(2, "big") for each in interfaces) + (node * 10).to_bytes(4, "big")

@@ -65,7 +65,7 @@ def test_a_collector_finds_the_same_in_real_and_virtual_time(
 
 
 class Still:
-    """Stand-in for a host, at which time does not advance and no packet arrives."""
+    """Stand-in for a host. Its time does not advance, and no packet arrives."""
 
     def now_ns(self) -> int:
         return 0

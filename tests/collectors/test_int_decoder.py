@@ -137,9 +137,10 @@ def test_reports_of_version_1() -> None:
 
 
 def test_a_stack_of_int_1_0_in_a_report_of_version_1() -> None:
-    """In INT 1.0, the length in the shim includes the shim.
+    """A stack of INT 1.0 is decoded in a report of version 1.
 
-    The header has two words, and timestamps have 32 bits.
+    In INT 1.0, the length in the shim header includes the shim header. The INT header has two
+    words, and timestamps have 32 bits.
     """
     packet = through_udp("01000700 14800207 88000000 00000002 00000064 00000001 ffffffff", 9, 0x20)
     flow = bytes.fromhex("14200041 00000007 00000001 00000064")
@@ -151,9 +152,10 @@ def test_a_stack_of_int_1_0_in_a_report_of_version_1() -> None:
 
 
 def test_the_hop_of_a_sink_that_pushes_is_not_there_twice() -> None:
-    """A report of version 1 has the number and ingress time of the sink.
+    """If a sink pushes metadata and reports, its hop occurs once in the result.
 
-    It also has them if the sink pushes metadata.
+    A report of version 1 contains the node id and the ingress time of the sink, even if the stack
+    contains them, too.
     """
     packet = through_udp("01000700 10000207 88000000 00000002 00000064 00000001 00000050", 9, 0x20)
     said, hops = only(bytes.fromhex("14200041 00000002 00000001 00000063") + packet)
@@ -166,9 +168,10 @@ def test_the_hop_of_a_sink_that_pushes_is_not_there_twice() -> None:
 
 
 def test_a_stack_of_int_1_0_as_geants_switches_write_it() -> None:
-    """GEANT's switches use timestamps of 64 bits and level 2 interfaces of 16 bits.
+    """Return an INT-MD header and stack as bytes, their content, and the hops (source first).
 
-    They also write a number into the reserved bits.
+    These switches use timestamps of 64 bits and level 2 interfaces of 16 bits. They also write a
+    number into the reserved bits.
     """
     words = ("00000002 00010003 00000007 00000009 0000000100000002 0000000100000005 00040005 "
              "00000000")  # fmt: skip
@@ -211,7 +214,10 @@ def test_no_stack_is_looked_for_where_the_flow_is_not_tracked() -> None:
 
 
 def test_a_packet_may_end_before_int() -> None:
-    """The headers of the packet indicate INT, but the report ends after these headers."""
+    """A report whose packet ends before INT is valid.
+
+    The headers of the packet indicate INT, but the report ends after these headers.
+    """
     said, _ = only(individual(through_udp("", 9, 0x20)))
     assert (said["int_type"], said["parse_status"]) == (0, ParseStatus.NONE)
 
@@ -224,7 +230,10 @@ def test_probe_markers() -> None:
 
 
 def test_dscp_where_a_probe_marker_is_looked_for_too() -> None:
-    """On the command line, the decoder does not know which mark of INT the domain uses."""
+    """INT is found by its DSCP even if the decoder also searches for a probe marker.
+
+    On the command line, the decoder does not know which mark of INT the domain uses.
+    """
     both = Encoding(dscp=0x20, dscp_mask=0x20, marker=0x1122334455667788)
     packet = through_udp("100300b8 20000000 00000000 00000000", 9, 0x20)
     assert only(individual(packet), both)[0]["int_type"] == 1
@@ -347,7 +356,10 @@ def test_more_than_there_is_room_for_comes_in_parts() -> None:
 
 
 def test_packets_of_a_flow_are_distinguished_equally_at_all_nodes() -> None:
-    """The decoder combines reports by fields that neither routers nor INT change."""
+    """Packets of a flow have the same identifiers at all nodes, and different packets differ.
+
+    The identifiers come from fields that neither routers nor INT change.
+    """
 
     def seen(ttl: int, words: str, payload: bytes) -> tuple[int, int]:
         packet = IP(src="10.0.0.1", dst="10.0.0.2", ttl=ttl, id=0)

@@ -86,7 +86,10 @@ def dissected(
 
 @pytest.mark.parametrize("npt", [1, 2])
 def test_int_behind_int_is_data(npt: int, tmp_path: Path) -> None:
-    """Otherwise a packet with many shims would exhaust the call stack."""
+    """INT within the payload of INT is dissected as data.
+
+    Otherwise, a packet with many shims would exhaust the call stack.
+    """
     port = made_reports.INT_PORT
     again = struct.pack("!BBH", 0x14, 0, port)
     if npt == 2:
@@ -203,7 +206,7 @@ def test_the_dissector_agrees_with_what_was_made_and_with_the_decoder(tmp_path: 
 
 
 def test_reports_of_version_1(tmp_path: Path) -> None:
-    """Reports of version 1, with INT 1.0 in their packets."""
+    """Reports of version 1, with INT 1.0 in their packets, are dissected as they were generated."""
     rng = random.Random(6)
     made = [made_reports.old_datagram(rng, rng.getrandbits(32), number) for number in range(60)]
     trees = dissected(tmp_path, of_reports([payload for payload, _ in made]))
@@ -222,7 +225,7 @@ def test_reports_of_version_1(tmp_path: Path) -> None:
 
 
 def test_int_on_a_link(tmp_path: Path) -> None:
-    """The dissector finds INT over UDP by port or by DSCP.
+    """The dissector finds INT over UDP by port or by DSCP in frames of a link.
 
     The rest of the packet is dissected as without INT.
     """
@@ -269,7 +272,10 @@ def test_the_probe_marker_of_our_switches(tmp_path: Path) -> None:
 
 
 def test_the_documented_options_find_all_int_and_reports_of_our_switches(tmp_path: Path) -> None:
-    """The test uses all marks of INT: DSCP, UDP port, a new UDP header, and probe marker."""
+    """With the documented options, tshark finds all INT headers and reports of our switches.
+
+    The test uses all marks of INT: DSCP, UDP port, a new UDP header, and probe marker.
+    """
     page = (REPOSITORY / "docs" / "reference" / "int-collector.md").read_text()
     (command,) = re.findall(r"^    tshark (?:.*\\\n)*.*$", page, re.MULTILINE)
     options = re.findall(r" -o (\S+)", command)
@@ -289,7 +295,10 @@ def test_the_documented_options_find_all_int_and_reports_of_our_switches(tmp_pat
 
 
 def test_a_wrong_probe_marker_is_none(tmp_path: Path) -> None:
-    """The marker has an error in its first or last bit, is truncated, or has a different value."""
+    """After a wrong probe marker, tshark finds no INT.
+
+    The marker has an error in its first or last bit, is truncated, or differs from the preferences.
+    """
     right = [frame for frames in with_probe_marker() for frame in frames]
     others = [bytes([MARKER[0] ^ 0x80]) + MARKER[1:], MARKER[:-1] + bytes([MARKER[-1] ^ 1])]
     frames = [frame.replace(MARKER, other) for frame in right for other in others]
@@ -309,7 +318,7 @@ def test_what_is_no_probe_marker_is_refused(marker: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("cases", [MALFORMED, WITHIN], ids=["reports", "within"])
 def test_what_is_malformed_says_so(tmp_path: Path, cases: dict[str, tuple[bytes, int]]) -> None:
-    fine = "a shim of type 2"  # valid for the sink, because the format is not known yet
+    fine = "a shim of type 2"  # the sink accepts it, because it does not know the format yet
     names = [name for name in cases if cases[name][0] and name != fine]
     trees = dissected(tmp_path, of_reports([cases[name][0] for name in names]))
     for name, tree in zip(names, trees, strict=True):

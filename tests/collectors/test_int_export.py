@@ -43,7 +43,7 @@ def findings() -> Findings:
 
 
 def test_prometheus(findings: Findings) -> None:
-    """The parser of the client library reads the text back."""
+    """The parser of Prometheus' client library reads the exported values."""
     families = {family.name: family for family in
                 text_string_to_metric_families(prometheus.text(findings))}  # fmt: skip
     samples = {
@@ -92,7 +92,7 @@ def test_influx(findings: Findings) -> None:
 
 
 def test_ipfix_messages(findings: Findings) -> None:
-    """The number of a message is the count of earlier records (RFC 7011, 3.1).
+    """An IPFIX message has the number of records in earlier messages (RFC 7011, 3.1).
 
     Each message fits into a frame.
     """

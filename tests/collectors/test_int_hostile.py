@@ -41,7 +41,7 @@ def mutated(rng: random.Random) -> bytes:
 
 
 def without_neighbours(part: Decoded, which: list[int]) -> list[object]:
-    """Return all results for a subset of the datagrams."""
+    """Return all results for some of the datagrams, independently of the other datagrams."""
     groups = part.groups[np.isin(part.groups["datagram"], which)]
     is_ours = np.isin(part.groups["datagram"][part.reports["group"]], which)
     reports = part.reports[is_ours].copy()

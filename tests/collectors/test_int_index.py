@@ -80,7 +80,11 @@ def test_a_shorter_stack_is_another_path_unless_hops_could_not_push() -> None:
 
 
 def test_reports_of_each_node_are_put_together_by_packet() -> None:
-    """The order of nodes depends on TTLs, not on clocks. Packets and nodes are interleaved."""
+    """The path of a packet is put together from the reports of its nodes.
+
+    The order of nodes depends on TTLs, not on clocks. Reports of several packets and nodes are
+    interleaved.
+    """
     payloads = [
         alone(7, 0, ttl=62, ingress=50, egress=60), alone(5, 0, ttl=64, ingress=90, egress=100),
         alone(5, 1, ttl=64, number=1, ingress=190, egress=200),
@@ -152,12 +156,15 @@ def test_a_dropped_packet_does_not_affect_the_paths_interfaces() -> None:
 
 
 def shortened(payload: bytes) -> bytes:
-    """Return a report like that of alone(), but its truncated packet cannot be identified."""
+    """Return the report with a packet that is truncated, so that it cannot be identified."""
     return payload[:9] + bytes([payload[9] - 2]) + payload[10:-8]
 
 
 def test_indistinguishable_packets_give_the_path_and_each_hop() -> None:
-    """One report is lost. The values are those of all other reports."""
+    """Even if packets cannot be identified, the path and the values of each hop are known.
+
+    One report is lost. The values are those of all other reports.
+    """
     payloads = [alone(node, number, ttl=69 - node, number=number, ingress=100 * number + node)
                 for number in range(20) for node in (7, 5, 6)
                 if (number, node) != (4, 6)]  # fmt: skip
@@ -239,7 +246,7 @@ END = 2**22
         ([END - 1, 3, 1], {"lost": 2, "reordered": 1}, [(0, 1), (2, 1)]),
         ([0, *range(2, 3000)], {"lost": 1}, [(1, 1)]),
         ([0, 1023, 1], {"lost": 1021, "reordered": 1}, [(2, 1021)]),
-        # Results are known immediately, and at the end.
+        # Some losses are known immediately, the others at the end.
         ([0, 5000, 5001], {"lost": 4999}, [(1, 3977), (3978, 1022)]),
         ([0, 65536], {"lost": 65535}, [(1, 64512), (64513, 1023)]),
         ([0, 65537, 65538], {"restarts": 1}, []),
@@ -251,7 +258,7 @@ def test_sequences(numbers: list[int], known: dict[str, int], gaps: list[tuple[i
 
 
 def test_sequences_against_ground_truth() -> None:
-    """With random losses, and delays within the window, the reported losses are exact."""
+    """With random losses and with delays within the window, the reported losses are exact."""
     rng = np.random.default_rng(3)
     numbers = np.arange(END - 5000, END + 5000)
     is_kept = rng.random(len(numbers)) < 0.9
@@ -283,7 +290,7 @@ def restarted(before: Sequence[int], after: Sequence[int], payload: int) -> dict
         (range(100), range(50), 100, {"restarts": 1}),
         (range(100), range(150), 100, {"restarts": 1}),
         ([0], [0], 1, {"restarts": 1}),
-        # Later losses are detected, too, as are earlier losses.
+        # Losses before and after the restart are detected.
         ([*range(5), *range(7, 100)], [*range(3), *range(9, 20)], 100, {"restarts": 1, "lost": 8}),
         (range(3000, 3100), range(3050, 3120), 100, {"restarts": 1}),
         # a duplicated burst

@@ -131,7 +131,10 @@ def test_it_answers_prometheus_while_it_runs_and_says_in_the_end_what_it_found(
 def test_memory_at_the_limit_of_flows_is_what_the_documentation_says(
     collector: subprocess.Popen[str], ports: tuple[int, int]
 ) -> None:
-    """The peak occurs during a scrape, as docs/reference/int-collector.md says."""
+    """A collector with the maximum number of flows needs as much memory as documented.
+
+    The peak occurs during a scrape, as docs/reference/int-collector.md says.
+    """
     page = (REPOSITORY / "docs" / "reference" / "int-collector.md").read_text()
     (said_mb,) = re.findall(r"While Prometheus scrapes .*needs (\d+) MB", page)
     report, flows = alone(5, 0), Limits().flows

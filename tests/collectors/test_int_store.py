@@ -86,7 +86,7 @@ def test_a_dataset_has_runs_and_files_of_some_rows(
 
 
 def flow_rows(path: Path) -> list[Any]:
-    """Return the rows of one file of flows, as tools see them that do not use the views."""
+    """Return the rows of one file of flows. Tools that do not use the views see these rows."""
     found: list[Any] = duckdb.sql(
         f"SELECT source_port, destination_port FROM read_parquet('{path}', hive_partitioning=false)"
     ).fetchall()
@@ -94,7 +94,10 @@ def flow_rows(path: Path) -> list[Any]:
 
 
 def test_a_run_has_one_row_for_each_flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run has one file of flows, even if its reports were decoded in several parts."""
+    """A run has one file of flows, with one row for each flow.
+
+    This also holds if its reports were decoded in several parts.
+    """
     parts = [REPORTS, REPORTS, [alone(8, 0, flow=7001)], REPORTS]
     for name, rows_per_file in (("one file", 1000), ("many files", 5)):
         monkeypatch.setattr(store, "ROWS", rows_per_file)
@@ -110,7 +113,10 @@ def test_a_run_has_one_row_for_each_flow(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_run_that_was_killed_has_its_flows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each flow is in the view once, although the files of the run were not merged."""
+    """Each flow of a killed run is in the view once.
+
+    The files of this run were not merged.
+    """
     monkeypatch.setattr(store, "ROWS", 5)
     kept = Store(tmp_path, "killed")
     for _ in range(2):
@@ -121,8 +127,9 @@ def test_a_run_that_was_killed_has_its_flows(
 
 
 def test_the_schema_is_stable(tmp_path: Path) -> None:
-    """The schema does not depend on the content, because readers of earlier datasets rely on names
-    and types.
+    """Names and types of columns do not depend on the content of the store.
+
+    Readers of earlier datasets rely on them.
     """
     stored(tmp_path, "one", REPORTS[:1])
     kinds = {name: kind for name, kind, *_ in rows(tmp_path, "DESCRIBE hops")}

@@ -50,7 +50,10 @@ def test_each_entry_comes_once_and_in_order_over_laps(entries: int) -> None:
 
 
 def test_an_unwritten_list_is_empty() -> None:
-    """The reader returns nothing. (The published collector continues to read unwritten memory.)"""
+    """A reader of an unwritten list returns nothing.
+
+    The published collector would continue to read unwritten memory.
+    """
     reader = Reader(Translator().ring)
     assert [pulled(reader) for _ in range(20)] == [[]] * 20
     assert reader.place == FIRST
@@ -80,7 +83,11 @@ def test_several_readers_each_get_all() -> None:
 
 
 def test_what_was_overwritten_is_counted_and_not_read() -> None:
-    """One batch less than the size of the ring can be read, because a batch may be half written."""
+    """Overwritten batches are counted, but not read.
+
+    At most one batch less than the size of the ring can be read, because a batch may be half
+    written.
+    """
     translator = Translator(4, size=8)
     reader = Reader(translator.ring)
     translator.write(2)
@@ -97,7 +104,7 @@ def test_what_was_lost_on_the_way_is_counted_and_not_waited_for() -> None:
     for arrives in (True, False, True, False, False):
         translator.write(arrives=arrives)
     assert pulled(reader) == [0, 1, 4, 5]
-    assert reader.lost == 1  # the last two are still unknown
+    assert reader.lost == 1  # the reader does not know yet whether the last two are lost
     translator.write()
     assert pulled(reader) == [10, 11]
     assert (reader.lost, reader.overrun) == (3, 0)
@@ -112,7 +119,7 @@ def test_a_lap_that_was_lost_as_a_whole_is_not_read_again() -> None:
     assert pulled(reader) == []
     translator.write(1)
     assert pulled(reader) == [8]
-    assert reader.lost + reader.overrun == 5  # the first four batches were overwritten
+    assert reader.lost + reader.overrun == 5  # 9 batches were sent, and 4 were read
 
 
 class Overtaken:
@@ -131,7 +138,11 @@ class Overtaken:
 
 
 def test_what_is_overwritten_while_it_is_read_is_not_given_out() -> None:
-    """Two batches are complete. The third batch has entries, but no tail yet."""
+    """Entries that are overwritten while they are read are not returned.
+
+    While the reader copies, the translator completes two batches. It also writes the entries of a
+    third batch, but not yet the tail.
+    """
     translator = Translator(4, size=8)
     translator.write(8)
 
@@ -147,7 +158,10 @@ def test_what_is_overwritten_while_it_is_read_is_not_given_out() -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 8])
 def test_numbers_wrap_after_the_last(size: int) -> None:
-    """The range of batch numbers is no multiple of the ring size, but slots stay consecutive."""
+    """Batch numbers wrap after the last one, and slots stay consecutive.
+
+    This also holds if the number of batch numbers is no multiple of the ring size.
+    """
     first = Place(NUMBERS - 4, 1)
     translator = Translator(2, size, first)
     reader, found = Reader(translator.ring, first), []
@@ -189,7 +203,10 @@ def test_a_reader_goes_on_where_another_one_was() -> None:
 
 
 def test_a_ring_that_restarts_is_not_read_backwards() -> None:
-    """The head was not restored after the restart."""
+    """A reader returns nothing from a ring whose batch numbers have restarted at a lower number.
+
+    The head of this ring was not restored after the restart.
+    """
     old, new = Translator(size=8), Translator(size=8)
     old.write(100)
     reader = Reader(old.ring)

@@ -1,7 +1,7 @@
-"""The DTA dissector finds each field of the format, in tshark.
+"""In tshark, the DTA dissector finds each field of the format.
 
-Skipped without tshark. The dissector was written from the specification, independently of the
-packets in scapy.
+The tests are skipped without tshark. The dissector was written from the specification,
+independently of the packets in scapy.
 """
 
 import random
@@ -24,7 +24,7 @@ from collectors.dta.packets import NACK_PORT, PORT, PROTOTYPE_PORT, PlainDTA, Sh
 pytestmark = pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 
 SOURCE = 40041  # Wireshark would dissect scapy's default port as DNS
-# Expected fields for each of the packets in WIRE, in addition to their keys.
+# For each of the packets in WIRE: the expected fields, in addition to its key.
 SHOWN: dict[str, dict[str, list[str]]] = {
     "key-write": {"version": ["1"], "opcode": ["0x01"], "reporter": ["772"],
                   "sequence": ["84281096"], "immediate": ["0"], "retransmittable": ["0"],
@@ -53,7 +53,7 @@ KEYS = {"key-write": KEY_HEX, "increment": KEY_HEX, "postcard": KEY_HEX,
 def dissected(
     folder: Path, payloads: Sequence[Packet], *preferences: str, snap: int | None = None
 ) -> list[dict[str, list[str]]]:
-    """Return the DTA fields of packets by name, and the expert messages, as reported by tshark.
+    """Return the DTA fields of packets by name, and the expert messages, as tshark reports them.
 
     `snap`: captured bytes per packet; None: all.
     """

@@ -1,4 +1,4 @@
-"""The generator at a host, in virtual time: the translator receives all reports in the end."""
+"""The generator of reports at a host, in virtual time: finally, the translator has all reports."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -51,7 +51,7 @@ def generated(
     rates: Sequence[Rate] = (),
     made_up: int = 0,
 ) -> dict[str, Any]:
-    """Return three results: of the generator at h1, the translator at s2, and the memory of h2.
+    """Run a generator at h1; return its result, the events of the translator s2, and h2's memory.
 
     The link between h1 and s2 loses all packets in the interval `lost_ms` after the first report.
     h2 sends a datagram that is not a NACK, and then unjustified NACKs at intervals of 0.1 ms.
@@ -103,7 +103,7 @@ def test_what_was_lost_is_sent_again(tmp_path: Path) -> None:
     said = load.reports().fields
     assert said is not None
     found = told["memory"][slots(said.key, 2, SLOTS)]
-    # (1 - e^-0.24)^2
+    # Both copies of a key are overwritten with a probability of about (1 - e^-0.24)^2.
     assert (found["checksum"] == checksums(said.key, 31)).any(axis=0).sum() >= 950
 
 
@@ -117,9 +117,10 @@ def test_what_is_kept_no_more_is_counted(tmp_path: Path) -> None:
 
 
 def test_what_a_rate_refuses_comes_back_until_there_is_room(tmp_path: Path) -> None:
-    """The translator does not request rejected reports once per RTT.
+    """Reports that a rate limit rejects are sent again until the translator accepts them.
 
-    It would send some hundred requests per report.
+    The translator does not request rejected reports once per RTT. Otherwise, it would send some
+    hundred requests per report.
     """
     load = Load(50, redundancy=1, retransmittable=True, reporter=3)
     told = generated(tmp_path, Generator(load, "10.0.0.2", 10_000), (0, 0), [Rate(1, 2000)])
@@ -132,9 +133,10 @@ def test_what_a_rate_refuses_comes_back_until_there_is_room(tmp_path: Path) -> N
 def test_nacks_without_end_have_an_end(
     patience_ns: int, tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host sends a forged NACK every 0.1 ms for 150 ms.
+    """The generator does not resend a report for each of many forged NACKs.
 
-    The generator resends the report at doubling intervals, and then no longer.
+    A host sends a forged NACK every 0.1 ms for 150 ms. The generator resends a report at doubling
+    intervals, and at most TRIES times.
     """
     monkeypatch.setattr(generator, "PATIENCE_NS", patience_ns)
     load = Load(3, retransmittable=True, reporter=3)

@@ -27,7 +27,7 @@ PUBLISHED = [
     (b"aaaa", 0x9747B28C, 0x5A97808A), (b"abcd", 0x9747B28C, 0xF0478627),
     (256 * b"a", 0x9747B28C, 0x37405BDC),
 ]  # fmt: skip
-SMHASHER = 0xB0F57EE3  # the result of its author's test suite for MurmurHash3_x86_32
+SMHASHER = 0xB0F57EE3  # result of the author's own test suite for MurmurHash3_x86_32
 
 
 def scalar(data: bytes, seed: int) -> int:
@@ -89,7 +89,10 @@ def test_a_key_is_its_words_the_most_significant_first() -> None:
 
 
 def test_keys_with_one_common_slot_have_different_other_slots() -> None:
-    """CRCs are affine, so if one copy of two keys collided, all their copies would collide."""
+    """Two keys with one common slot have different slots for their other copies.
+
+    The slots do not come from CRCs, which are affine: all copies of such keys would collide.
+    """
     places = slots(random_keys(20_000, 3), 2, 1 << 8)
     meet = places[:, :-1] == places[:, 1:]
     both = np.sum(meet[0] & meet[1])
@@ -98,9 +101,9 @@ def test_keys_with_one_common_slot_have_different_other_slots() -> None:
 
 
 def test_keys_with_the_same_slot_have_different_checksums() -> None:
-    """Slot and checksum are not bits of one CRC.
+    """Keys with the same slot rarely have the same checksum.
 
-    Otherwise, 1 of 2^(31 - slot bits) checksums would be equal.
+    If slot and checksum were bits of one CRC, 1 of 2^(31 - slot bits) checksums would be equal.
     """
     keys = random_keys(1 << 18, 4)
     places, sums = slots(keys, 1, 1 << 16)[0], checksums(keys, 16)
@@ -128,7 +131,10 @@ def test_memory_of_zeros_is_no_keys() -> None:
 
 
 def test_no_bit_of_a_hop_checksum_is_constant() -> None:
-    """With one of the published polynomials, eight bits of each word are constant."""
+    """Each bit of a hop checksum is 1 about as often as 0.
+
+    With one of the published polynomials, eight bits of each word are constant.
+    """
     keys = np.random.default_rng(1).integers(1 << 32, size=(1000, 4), dtype=np.uint32)
     shares = np.unpackbits(hop_checksums(keys).view(np.uint8), axis=1).reshape(5, 1000, 32)
     assert (abs(shares.mean(axis=1) - 0.5) < 0.1).all()  # 6 standard deviations

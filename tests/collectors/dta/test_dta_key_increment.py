@@ -53,7 +53,10 @@ def test_the_estimate_is_the_minimum_of_the_added_rows() -> None:
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_errors_are_distributed_as_theory_says(rows: int) -> None:
-    """The keys were never counted. The test uses 200 sets of counters."""
+    """Counters of keys that were never counted have errors as in theory.
+
+    The test uses 200 sets of counters.
+    """
     sizes = np.ceil(400 / np.arange(1, 101)).astype(np.int64)
     above = []
     for seed in range(200):

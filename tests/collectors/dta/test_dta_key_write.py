@@ -150,7 +150,10 @@ def test_a_key_is_known_by_all_its_bits_and_by_as_many_of_the_checksum_as_there_
 
 
 def test_the_store_is_its_file(tmp_path: Path) -> None:
-    """A process that was killed wrote the file. A region of a different length is rejected."""
+    """A store keeps its content in a file: it has the values that a killed process wrote there.
+
+    A file with a region of a different length is rejected.
+    """
     path = tmp_path / "store"
     subprocess.run([sys.executable, "-c", WRITER, path], check=True)
     answers = Store(Region(slot(3), 1 << 10, path).records).query(key_words([8, 9, 7]), 2)
@@ -162,7 +165,11 @@ def test_the_store_is_its_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("copies", [1, 2, 4])
 def test_random_keys_are_answered_as_theory_says(copies: int) -> None:
-    """100,000 reports, 8 bits of checksum: a small version of benchmarks/speed/dta_stores.py."""
+    """Queries of random keys are right, wrong or empty as often as in theory.
+
+    100,000 reports with checksums of 8 bits make it a small version of
+    benchmarks/speed/dta_stores.py.
+    """
     keys, data = random_words(100_000, 4, copies), random_words(100_000, 1, 9)
     store = store_of(count=1 << 18, checksum_bits=8)
     store.write(keys, data, copies)

@@ -123,7 +123,7 @@ def test_a_path_s_postcards_follow_each_other() -> None:
 def test_the_mix_has_the_proportions_asked_for() -> None:
     reports = Load(20_000, {Op.KEY_WRITE: 3, Op.APPEND: 1}).reports()
     count = Counter(said(reports).opcode.tolist())
-    assert abs(count[Op.APPEND] - 5000) < 5 * 61.3  # standard deviations
+    assert abs(count[Op.APPEND] - 5000) < 5 * 61.3  # within 5 standard deviations
 
 
 def test_keys_are_random_by_default() -> None:

@@ -82,7 +82,10 @@ def test_unwritten_memory_holds_no_path(fill: str) -> None:
 
 
 def test_a_key_does_not_get_another_ones_path() -> None:
-    """All keys share one slot, so only the last path is found."""
+    """A query for a key does not return the path of another key.
+
+    All keys share one slot, so only the path of the last key is found.
+    """
     chunks, keys = np.zeros(1, CHUNK), some_keys(500)
     for key in keys:
         write(chunks, key[np.newaxis], [1000, 1001, 1002, 1003, 1004])
@@ -96,7 +99,10 @@ def test_values_outside_of_the_allowed_ones_are_no_path() -> None:
 
 
 def test_the_path_that_most_copies_say_is_the_answer() -> None:
-    """Copies of an older path remain where writes were lost."""
+    """A query returns the path that most copies contain.
+
+    Copies of an older path remain where writes of the new path were lost.
+    """
     chunks, keys = np.zeros(1 << 16, CHUNK), some_keys(1)
     old: list[int | None] = [1000, 1001]
     new: list[int | None] = [1000, 1001, 1002]
@@ -120,7 +126,10 @@ def test_a_copy_of_gaps_is_not_like_one_whose_value_is_zero() -> None:
 
 
 def test_a_random_word_is_a_code_as_often_as_theory_says() -> None:
-    """The test has enough values. The other four words of each chunk are correct."""
+    """A random word is a valid code of a value as often as in theory.
+
+    There are so many values that this happens. The other four words of each chunk are correct.
+    """
     values, count = 1 << 22, 1 << 16
     keys, chunks = some_keys(count // 4, 2), np.zeros(count, CHUNK)
     places, first = np.unique(slots(keys, 1, count)[0], return_index=True)
@@ -154,7 +163,10 @@ def test_no_key_is_no_path() -> None:
 
 
 def test_how_many_flows_are_alone_is_as_theory_says() -> None:
-    """The mean and deviation of 4,000 draws are within 4 standard errors of theory."""
+    """The number of flows that are alone in their row has the mean and deviation of theory.
+
+    Over 4,000 draws, both are within 4 standard errors of theory.
+    """
     flows, rows, draws = 60, 64, 4000
     counts = np.array([
         np.count_nonzero(np.bincount(row) == 1)

@@ -102,7 +102,7 @@ return Report(checks=[Check("done", 1, 1, 0)], samples=[{"done": 1}])
 
 
 def written(words: int) -> bytes:
-    """Return the expected content of the store of `words` words."""
+    """Return the expected content of the store whose values have `words` words."""
     records = np.zeros(SLOTS, slot(words))
     for n in range(COUNT):
         key = key_words([n << 64 | words])

@@ -16,9 +16,10 @@ def test_columns_come_back_as_rows() -> None:
 
 
 def test_estimates_are_never_too_low_and_few_too_high() -> None:
-    """With probability e^-rows, an estimate is more than e / w of the total too high.
+    """An estimate is never below the true count, and rarely much too high.
 
-    (Cormode and Muthukrishnan 2005)
+    With probability e^-rows, it exceeds the true count by more than e / w of the total (Cormode and
+    Muthukrishnan 2005).
     """
     rng, width = np.random.default_rng(7), 64
     keys = rng.integers(1 << 32, size=(2000, 4), dtype=np.uint32)

@@ -19,7 +19,8 @@ from collectors.dta.theory import (
 )
 
 COPIES = (1, 2, 3, 4, 8)
-# By load: success of the oldest key, and the mean of all keys, for each number of copies.
+# For each load, and for each number of copies: the success rate of the oldest key, and the mean of
+# all keys, in thousandths.
 TABLE = {
     0.05: "951/975 991/997 997/999 999/1000 1000/1000",
     0.10: "905/952 967/988 983/995 988/997 992/999",
@@ -28,7 +29,8 @@ TABLE = {
     0.50: "607/787 600/832 531/823 441/797 137/644",
     1.00: "368/632 252/619 142/563 071/503 003/339",
 }
-# Loads above which an additional copy lowers the success rate: of the oldest key, and on average.
+# From these loads on, the larger number of copies lowers the success rate: of the oldest key, and
+# on average.
 CROSSINGS = {(1, 2): (0.481, 0.881), (2, 3): (0.281, 0.426), (3, 4): (0.200, 0.274),
              (4, 8): (0.120, 0.149)}  # fmt: skip
 
@@ -49,9 +51,10 @@ def test_the_best_number_of_copies_changes_where_it_must(pair: tuple[int, int]) 
 
 
 def test_published_example() -> None:
-    """The load is 0.1, with 2 copies and 32 bits.
+    """Theory gives the results of a published example.
 
-    3.29 % of queries find nothing, and 1.5e-11 of them are wrong.
+    With a load of 0.1, 2 copies and checksums of 32 bits, 3.29 % of queries find nothing, and a
+    fraction of 1.5e-11 is wrong.
     """
     found = outcome(0.1, 2, 32, Policy.PLURALITY)
     assert found.empty == pytest.approx(0.0329, abs=0.00005)
@@ -61,9 +64,10 @@ def test_published_example() -> None:
 @pytest.mark.parametrize("policy", Policy)
 @pytest.mark.parametrize("copies", range(1, 6))
 def test_an_outcome_is_that_of_all_cases(copies: int, policy: Policy) -> None:
-    """The result must equal the sum over all 3^N cases.
+    """An outcome equals the sum over all 3^N cases of N copies.
 
-    The slot of each copy contains the own key, a key that is mistaken for it, or another key.
+    In a case, each copy's slot contains the queried key, a key that is mistaken for it, or another
+    key.
     """
     gone, match = float(overwritten(0.7, copies)), 2.0**-3
     chances = np.array([1 - gone, gone * match, gone * (1 - match)])
@@ -124,7 +128,10 @@ def test_an_absent_key_is_answered_wrongly_or_not_at_all() -> None:
 
 @pytest.mark.parametrize("copies", [2, 3])
 def test_two_copies_of_one_other_key_are_as_rare_as_theory_says(copies: int) -> None:
-    """The test compares the owners of slots in small stores, where such copies occur."""
+    """An absent key rarely meets two copies of one other key, as often as in theory.
+
+    The test compares the owners of slots in small stores, where this happens more often.
+    """
     slots, stores, rng = 64, 4000, np.random.default_rng(1)
     twice = 0
     for _ in range(stores):

@@ -1,4 +1,4 @@
-"""Frames in the format passed to an application."""
+"""Frames in the format in which an application receives them."""
 
 from collections.abc import Sequence
 

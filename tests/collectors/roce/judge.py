@@ -1,4 +1,4 @@
-"""The reference: sends packets to rdma_rxe, the kernel's RoCE stack, in a virtual machine."""
+"""The reference for responders: rdma_rxe, the RoCE stack of the kernel, in a virtual machine."""
 
 import contextlib
 import select
@@ -114,7 +114,8 @@ class Judge:
             frame = self.packets.recv(4096)
             packet = Ether(frame)
             if BTH not in packet or ICMP in packet:
-                # multicast reports of IPv6, and ICMP errors that quote fragments of an earlier case
+                # These are multicast reports of IPv6, and ICMP errors that quote fragments of an
+                # earlier case.
                 continue
             if packet[BTH].dqpn == session.peer.qpn:
                 assert Answer.read(session, frame).psn == psn

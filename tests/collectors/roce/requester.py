@@ -41,7 +41,7 @@ class Session:
 
     @cached_property
     def network(self) -> Packet:
-        """Return the layers below the BTH of a request."""
+        """Return the layers of a request below its BTH."""
         addresses = {"src": self.peer.address, "dst": self.target.address}
         if self.version == "v2":
             return IP(**addresses, flags="DF", id=0) / UDP(sport=UDP_SOURCE, chksum=0)
@@ -53,7 +53,7 @@ class Session:
         return GRH(sgid=source, dgid=destination)
 
     def frame(self, content: Packet) -> bytes:
-        """Return the frame of a request, whose layers from BTH on are given."""
+        """Return the frame of a request. `content` has its layers from BTH on."""
         ethernet = Ether(src=self.peer_mac, dst=self.mac)
         content[BTH].icrc = 0  # otherwise scapy would build everything twice
         built = bytes(ethernet / self.network.copy() / content)
@@ -126,7 +126,7 @@ def request(op: int, psn: int, *headers: Packet, data: bytes = b"", pad: int | N
 
 
 def _placed(header: Packet, target: Target) -> Packet:
-    """Convert offsets in the region to addresses, and R_Key differences to R_Keys."""
+    """Return the header with an address instead of its offset, and an R_Key instead of its key."""
     placed = header.copy()
     if isinstance(header, (RETH, AtomicETH)):
         placed.va = (header.va + target.base) & (1 << 64) - 1
@@ -138,7 +138,7 @@ def write(psn: int, data: bytes, at: int = 0, *, op: int = Op.WRITE_ONLY, length
           key: int = 0, immediate: int | None = None, **more: Any) -> Request:  # fmt: skip
     """Return a WRITE FIRST or ONLY.
 
-    `at` is an offset in the region. `key` is added to the R_Key.
+    `at` is an offset in the region. The bits of `key` are inverted in the R_Key.
     """
     reth = RETH(va=at & (1 << 64) - 1, rkey=key, length=len(data) if length is None else length)
     if immediate is None:
@@ -170,7 +170,7 @@ def changed(
 ) -> Request:
     """Return a request whose bytes are changed: `change` gets the frame and the offset of BTH.
 
-    The iCRC is kept, or recomputed.
+    The iCRC does not change, or is computed again with `fix_icrc`.
     """
 
     def built(session: Session) -> bytes:

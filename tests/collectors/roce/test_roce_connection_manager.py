@@ -72,7 +72,7 @@ def request(
     struct.pack_into("!Q", body, 8, 0x01060000 + port)
     body[32:35] = qpn
     body[43] = transport << 1
-    body[44:47] = b"\x00\x00\x09"  # first PSN of the responder, if it sent requests
+    body[44:47] = b"\x00\x00\x09"  # first PSN for requests of the responder
     body[50] = mtu << 4
     return bytes(body)
 
@@ -110,7 +110,7 @@ def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None
     for other_id, other_qpn in ((own_id + 1, qpn), (own_id, qpn + 1)):
         assert client.exchange(DREQ, leave(other_id, other_qpn)) is None
     assert client.nic.expected_psn(qpn) is not None
-    for _ in range(2):  # as if DREP was lost
+    for _ in range(2):  # the peer repeats DREQ, as after a lost DREP
         drep = client.exchange(DREQ, leave(own_id, qpn))
         assert drep is not None
         assert (drep[0], struct.unpack_from("!II", drep[1])) == (DREP, (own_id, THEIR_ID))
@@ -123,7 +123,11 @@ def test_a_peer_connects_writes_and_leaves(version: str, transport: int) -> None
 def test_a_reply_that_a_peer_rejects_ends_its_connection(
     own_id_off: int | None, stays: bool
 ) -> None:
-    """With None, the peer rejects after a timeout before the REP, so it does not know the id."""
+    """A connection ends if its peer rejects the REP.
+
+    If `own_id_off` is None, the peer rejects after a timeout, before it has received the REP.
+    Therefore it does not know the id of the connection.
+    """
     client = Client()
     answer = client.exchange(REQ, request())
     assert answer is not None
@@ -157,7 +161,10 @@ def test_a_request_that_comes_again_gets_the_same_queue_pair() -> None:
 
 @pytest.mark.parametrize("again", [{"qpn": b"new"}, {"their_id": 0xF00D}])
 def test_a_restarted_peer_has_one_queue_pair(again: dict[str, Any]) -> None:
-    """A peer that crashed now uses the id or the queue pair of its old connection."""
+    """A peer that crashed and connects again has only one queue pair.
+
+    Its new request has the id or the queue pair of its old connection.
+    """
     client = Client(limits=Limits(queue_pairs=1))
     assert client.exchange(REQ, request()) is not None
     answer = client.exchange(REQ, request(**again))
@@ -197,7 +204,7 @@ def test_other_datagrams_are_passed_over() -> None:
 
 
 def test_a_source_port_that_scapy_knows_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    # as for port 53, which is the port of DNS
+    # scapy expects another layer after this source port, as after port 53 (DNS).
     guesses = [({"sport": UDP_SOURCE}, Raw), *UDP.payload_guess]
     client = Client()
     monkeypatch.setattr(UDP, "payload_guess", guesses)

@@ -44,7 +44,10 @@ def test_a_target_is_leased_and_given_back() -> None:
 
 
 def test_no_data_follows_a_request_and_the_end_of_a_lease_is_detected() -> None:
-    """If data could follow a request, the server would have to store any amount of data."""
+    """Data after a request ends the lease, and the client detects this end.
+
+    If data could follow a request, the server would have to store any amount of data.
+    """
 
     async def body(nic: SoftNic, port: int) -> None:
         lease = await exchange.lease("127.0.0.1", port, PEER)
@@ -110,7 +113,10 @@ def test_no_collector_is_one_line() -> None:
 
 
 def test_garbage_takes_nothing_and_stops_nothing() -> None:
-    """Random bytes, and requests with some random fields, get no response."""
+    """Damaged requests get no response, occupy no queue pair, and do not stop the server.
+
+    The test sends random bytes, and requests with some random fields.
+    """
     rng, errors = random.Random(1), []
 
     async def body(nic: SoftNic, port: int) -> None:

@@ -57,7 +57,7 @@ def message(session: Session, rng: random.Random) -> bytes:
 
 
 def hostile(session: Session, rng: random.Random) -> Iterator[bytes]:
-    """Yield COUNT frames."""
+    """Yield COUNT frames: damaged requests, damaged messages, and some random bytes."""
     good = [write(n, b"record"[: n + 1])(session) for n in range(4)] + [add(4, 0, 1)(session)]
     good += [message(session, rng) for _ in range(1000)]
     for _ in range(COUNT):

@@ -56,7 +56,7 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     while (psn := acknowledged(process, session)) is not None:
         last = psn
         if psn == KILLED_AFTER:
-            process.kill()  # the process is working
+            process.kill()  # while the process is working
     process.stdin.close()
     process.wait()
     found = Region(np.dtype("<u8"), COUNT, path).records

@@ -22,7 +22,7 @@ def test_a_file_holds_what_was_written_and_is_found_again(tmp_path: Path) -> Non
     again = Region(TCP, 3, path)
     assert again.records["source_port"].tolist() == [0, 0x2021, 0]
     assert again.records["acknowledgment"].tolist() == [0, 0x28292A2B, 0]
-    region.records["sequence"][2] = 7  # both see the same memory
+    region.records["sequence"][2] = 7  # both regions are the same memory
     assert again.records["sequence"].tolist() == [0, 0x24252627, 7]
 
 
@@ -43,7 +43,11 @@ def test_a_file_has_one_collector_and_any_readers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_a_collectors_workers_do_not_keep_its_file(dies: bool, tmp_path: Path) -> None:
-    """Otherwise, the file would stay locked as long as a worker has a copy of the descriptor."""
+    """A running worker process does not keep the file of its ended collector locked.
+
+    Without special care, the file would stay locked as long as a worker has a copy of the
+    descriptor.
+    """
     path, (stop_read, stop_write), (here, there) = tmp_path / "records", os.pipe(), os.pipe()
     region = Region(TCP, 3, path)
     region.claim()

@@ -1,4 +1,4 @@
-"""rdma_rxe, the RoCE stack of Linux: it receives this project's packets, also as an endpoint."""
+"""rdma_rxe, the RoCE stack of Linux, exchanges packets with this project as endpoint or peer."""
 
 import dataclasses
 import errno
@@ -86,7 +86,10 @@ def wrong(case: Case, outcome: Outcome) -> list[object]:
 
 
 def test_rxe_gives_the_same_verdicts_but_where_the_list_says_so(judge: Judge) -> None:
-    """All cases are in one test, because booting a VM takes longer than all packets."""
+    """rdma_rxe reacts to each packet as the list of verdicts says, with the listed exceptions.
+
+    All cases are in one test, because booting a VM takes longer than all packets.
+    """
     outcomes = judge.try_out(CASES)
     differs = {}
     for (version, case), outcome in zip(CASES, outcomes, strict=True):
@@ -97,7 +100,10 @@ def test_rxe_gives_the_same_verdicts_but_where_the_list_says_so(judge: Judge) ->
 
 
 def test_the_endpoint_takes_what_peers_write(judge: Judge) -> None:
-    """The test uses the whole interface: a region in a file, completions, counts, closing."""
+    """The endpoint on rdma_rxe writes the data of peers into its region.
+
+    The test uses the whole interface: a region in a file, completions, counts, closing.
+    """
     own, address = ADDRESSES["v2"]
     call, make = judge.machine.call, judge.machine.make
     endpoint, region = make(Verbs, own), make(Region, TCP, 4, Path("/tmp/records"))
@@ -148,9 +154,10 @@ def test_verbs_errors_are_one_line(code: int, told: str) -> None:
 def test_rxe_as_a_peer_is_content_with_our_responder_and_sends_what_was_captured(
     judge: Judge,
 ) -> None:
-    """Each call returns after rxe has received the response.
+    """As a peer, rdma_rxe accepts our responses, and sends the same packets as in a capture.
 
-    Some fields are specific to a session.
+    Each call returns after rdma_rxe has received the response. Fields that are specific to a
+    session may differ.
     """
     own, address = ADDRESSES["v2"]
     nic, region = SoftNic(address, mac=PEER_MAC), Region(np.dtype("u1"), 96)
@@ -215,7 +222,10 @@ def test_rxe_has_what_our_responder_has_of_a_translator_that_gathers(
 
 
 def test_rxe_takes_the_paths_of_packets(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Paths of one to eight hops, in a ring of six records."""
+    """rdma_rxe writes the path records of a sink into a ring of six records.
+
+    The paths have one to eight hops.
+    """
     rxe = Rxe(judge)
     domain = rxe.register(Region(PATH, SLOTS))
     target = rxe.connect(domain, Peer(SWITCH_ADDR, SWITCH_QPN, 0))

@@ -51,7 +51,7 @@ def test_psns_are_expected_until_the_queue_pair_breaks_or_is_closed() -> None:
     assert nic.expected_psn(second.target.qpn) is None
     nic.disconnect(first.target.qpn)
     assert nic.expected_psn(first.target.qpn) is None
-    # a free entry has number 0
+    # A free entry has queue pair number 0.
     late = [write(1, b"late")(first), write(1, b"late", dqpn=0)(first)]
     assert nic.receive(frames(late)) == []
     assert nic.counts().refused == {"BOUNDS": 1, "QUEUE_PAIR": 2}
@@ -108,7 +108,10 @@ def test_completions_end_where_more_come_than_are_taken(monkeypatch: pytest.Monk
 
 
 def test_padding_without_payload_and_atomics_with_one_are_refused() -> None:
-    """rdma_rxe does not check this, so the list of verdicts does not include it."""
+    """Padding without payload, and atomic operations with payload, are rejected.
+
+    rdma_rxe does not check this, so the list of verdicts does not include it.
+    """
 
     def pad(frame: bytearray, bth: int) -> None:
         frame[bth + 1] |= 0x30

@@ -11,7 +11,10 @@ COUNT, RECORDS = 64, np.dtype("<u8")
 
 
 def test_workers_take_each_record_once() -> None:
-    """Each record contains its number. Workers add this number to a sum in shared memory."""
+    """Each record is taken by exactly one worker, and only once.
+
+    Each record contains its number. A worker counts this number in shared memory.
+    """
     ring, sums = Region(RECORDS, COUNT), Region(RECORDS, 3 * 1000)
     partition = WorkPartition(COUNT, most=5)
     workers = []

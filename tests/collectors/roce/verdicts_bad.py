@@ -69,7 +69,7 @@ def not_believed() -> Iterator[Case]:
             ("no partition", {"pkey": 0}, "PARTITION"),
         ):
             yield ignored(f"{kind}: {what}", build(**fields), reason, GOOD, GOOD_MEMORY)
-        # the last byte of source and destination address, for any IP version
+        # The offsets are those of the last byte of the source and of the destination address.
         from_other = flipped(build(), lambda frame, bth: 29 if bth == 42 else 37, 0x80,
                              fix_icrc=True)  # fmt: skip
         yield ignored(f"{kind}: from another address", _checked(from_other), "ADDRESS", GOOD,
@@ -168,7 +168,7 @@ def keys_and_bounds() -> Iterator[Case]:
 
 
 def lengths() -> Iterator[Case]:
-    """Contradictory payload, RETH length, Pad Count and opcode."""
+    """Payload, RETH length, Pad Count and opcode that contradict each other."""
     for length, data in ((5, b"evil"), (3, b"evil"), (1, b""), (100, b"evil")):
         bad = write(0, data, length=length)
         yield refused(f"{len(data)} bytes for {length}", bad, INVALID, "LENGTH")
@@ -177,7 +177,7 @@ def lengths() -> Iterator[Case]:
     over = write(0, DATA[: PATH_MTU + 4])
     yield refused("an only packet beyond the path MTU", over, INVALID, "LENGTH")
     for pad in (1, 2, 3):
-        # The payload is four bytes and four bytes of padding, but must have no padding.
+        # Four bytes of payload need no padding.
         bad = write(0, b"evil", pad=pad)
         yield refused(f"{pad} bytes of padding too many", bad, INVALID, "PADDING")
     missing = write(0, b"evils", pad=0)
