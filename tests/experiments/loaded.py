@@ -1,11 +1,12 @@
 """Starts scripts in processes that have already loaded the modules which experiments import.
 
 Without this, each run would load the same modules, and this would take a third of the time of all
-tests. Therefore one process loads them (this file, run as a script) and forks for each script that
-a test starts. Each child has its own arguments, environment and outputs. Two properties differ,
-because they would take most of a short run's time. A figure is drawn only as PNG. (With ALL_FIGURES
-in the environment, it is drawn in all formats.) Tests use faulty programs by --program. In such a
-run, cc optimises less, and no figure is drawn.
+tests. Therefore, one process loads them (this file, run as a script) and forks for each script that
+a test starts. Each child has its own arguments, environment and outputs.
+
+Two steps are shortened, because they would take most of a short run's time. A figure is drawn only
+as PNG, unless ALL_FIGURES is in the environment. If a test uses a faulty program (--program), cc
+optimises less, and no figure is drawn.
 """
 
 import contextlib
@@ -33,7 +34,7 @@ MODULES = ("experiments.shared.ampm.measurement", "fontTools.subset",
            "scapy.layers.inet", "telemark.session.cli", "telemark.network",
            "telemark.results.plots", "telemark.traffic.tcp")  # fmt: skip
 LARGEST = 1 << 17  # max bytes of a request, most of which is the environment
-MESSAGE, ENDING_S = 64, 60  # bytes of a message; time limit of the end in seconds
+MESSAGE, ENDING_S = 64, 60  # bytes of a message; limit for a process to end, in seconds
 LONGEST_S = 300  # timeout for hung processes; generous for a loaded machine
 
 
@@ -136,7 +137,7 @@ def _loading() -> tuple[socket.socket, subprocess.Popen[bytes]]:
         return ours, subprocess.Popen([sys.executable, __file__], stdin=theirs)
 
 
-# --- in that process ----------------------------------------------------------------------------
+# --- in the process that loads the modules ------------------------------------------------------
 
 
 def serve(requests: socket.socket) -> tuple[list[Any], int, int]:

@@ -14,7 +14,7 @@ from types import ModuleType
 import loaded
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
-# the statements of int/pipeline.p4 that write a report, and replacements that lose one of them
+# REPORTED is the statement of int/pipeline.p4 that writes a report. LOST after it drops one report.
 REPORTED = "write_report.apply(hdr, meta.watch, meta.report, meta.hop, meta.drop_reason);"
 LOST = "if (meta.report.sequence == 40) { mark_to_drop(standard_metadata); }"
 
@@ -51,10 +51,10 @@ def faulty_program(
 
 
 def with_faults(folder: Path, faults: Iterable[tuple[str, str, str]], program: str) -> str:
-    """Run an experiment with several changes, each as (file, right text, wrong text).
+    """Return the path of a copy of a program with faults, each as (file, right text, wrong text).
 
-    Each fault makes different checks fail. If all these checks fail, and no others, each fault was
-    detected.
+    In a run with this program, each fault must make different checks fail. If exactly these checks
+    fail, each fault was detected.
     """
     copy = folder / "p4src" / program
     shutil.copytree(EXPERIMENTS.parent / "p4src", folder / "p4src")

@@ -20,7 +20,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def test_wrong_blocks_are_found_out(tmp_path: Path) -> None:
-    """Controller and switches use blocks that are twice as long as requested."""
+    """A check fails if controller and switches use blocks that are twice as long as requested."""
     script = str(EXPERIMENTS / "ampm_loss.py")
     options = ("--time", "virtual", "--quick", "--loss", "5", "--blocks", "3", "--method", "step",
                "--out", str(tmp_path))  # fmt: skip

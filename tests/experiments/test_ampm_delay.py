@@ -15,7 +15,7 @@ def test_every_delay_of_every_method_is_right(tmp_path: Path) -> None:
     estimators = {row["estimator"] for row in rows}
     assert estimators == {"first packet", "mean", "pulse", "double", "multiplexed", "hashed"}
     known = [row for row in rows if row["error_us"] and row["estimator"] != "mean"]
-    assert len(known) > 240  # for blocks of this length, the hash selects 102 samples
+    assert len(known) > 240  # the hash selects 102 samples in blocks of this length
     assert max(abs(float(row["error_us"])) for row in known) < 1
     slow = [float(row["measured_us"]) for row in known if row["case"] == "delay 500 ms"]
     assert set(slow) == {500_000}
@@ -67,9 +67,10 @@ def test_a_wrong_time_is_found_out(
 
 
 def test_in_real_time_too_a_switch_that_stamps_late_is_found_out(tmp_path: Path) -> None:
-    """A switch timestamps 200 us late, for example because of other programs.
+    """In real time, too, a switch that timestamps 200 us late is detected.
 
-    Its timestamps contradict the times of sender and receiver.
+    Other programs on the machine may cause such a delay. The timestamps contradict the times of
+    sender and receiver.
     """
     right = "watch.now_us = standard_metadata.ingress_global_timestamp + offset_us"
     program = faulty_program(tmp_path, "watch.p4", right, f"{right} + 200")

@@ -35,7 +35,7 @@ def descendants(pid: int) -> Iterator[tuple[int, list[str]]]:
 
 
 def switch_under_traffic(experiment: Started, device_id: int) -> tuple[int, Path]:
-    """Wait until s1 has sent some packets.
+    """Wait until the switch with this device id has sent some packets.
 
     Return the process of the switch, and the folder of the run.
     """
@@ -104,7 +104,7 @@ PATH = ("s1", "s2", "s3")
     [
         (["--clock-offset-us", "5000"], 0, 100, "switch s2: its clock error is at least 5000 us"),
         (["--clock-offset-us", "-5000"], 0, 100, "switch s2: its clock error is at least"),
-        # The value is right at first and wrong after ten seconds.
+        # The clock is right at first. After ten seconds, its error exceeds the bound.
         (["--clock-drift-ppb", "10000"], None, 100, "switch s2: its clock error is at least"),
         (["--clock-offset-us", "90"], 0, 100, ""),
         (["--clock-offset-us", "123456"], None, 100, ""),

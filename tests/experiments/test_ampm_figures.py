@@ -165,7 +165,10 @@ def test_figures_can_be_read(figure: object) -> None:
 
 
 def test_costs_of_all_sizes_fill_their_panel() -> None:
-    """The costs are 0.01 to 1 s; limits for a linear scale would begin below 0."""
+    """Costs of 0.01 to 1 s fill a panel with a logarithmic axis.
+
+    The limits for a linear axis would begin below 0.
+    """
     low, high = of_scale().axes[0].get_ylim()
     assert 0.001 < low < 0.01
     assert 1 < high < 10

@@ -34,9 +34,9 @@ def test_every_complete_block_is_exact(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_virtual_time_is_exact_for_every_seed(tmp_path: Path) -> None:
-    """The machine has no influence on the result.
+    """In virtual time, measured loss equals true loss for every seed.
 
-    The numbers of losses, blocks and packets are known, and there are no errors.
+    The load of the machine has no influence: the numbers of losses, blocks and packets are fixed.
     """
     losses = ("--loss", "0.1", "10", "50", "--blocks", "16", "--block-us", "65536")
     done = run(*losses, "--time", "virtual", "--seeds", "3", "--out", str(tmp_path))
@@ -44,7 +44,7 @@ def test_virtual_time_is_exact_for_every_seed(tmp_path: Path) -> None:
     rows = samples(tmp_path)
     assert len(rows) == 3 * 3 * 16 * METHODS * SEGMENTS
     assert all(row["measured"] == row["true"] for row in rows)
-    # intervals between pulses that were lost
+    # The true loss is unknown only between pulses that were lost.
     assert {row["method"] for row in rows if not row["true"]} == {"pulse"}
     assert sum(int(row["true"] or 0) for row in rows) > 10_000
     assert largest_kept(tmp_path) < 15_000
@@ -57,9 +57,10 @@ def test_where_nothing_arrives_no_pulse_is_compared(tmp_path: Path) -> None:
 
 
 def test_packets_of_another_block_s_colour_are_found_out(tmp_path: Path) -> None:
-    """Near the end of a block, some packets get the next colour.
+    """Packets with the colour of another block are detected.
 
-    All switches agree, but all of them are wrong.
+    Near the end of a block, some packets get the next colour. All switches agree, but all of them
+    are wrong.
     """
     right = "bit<48> block = watch.now_us >> block_shift;"
     early = "((bit<48>)hdr.ports.word[0:0] << (block_shift - 3))"  # selected by the UDP checksum
@@ -74,7 +75,10 @@ def test_packets_of_another_block_s_colour_are_found_out(tmp_path: Path) -> None
 
 
 def test_virtual_time_gives_the_same_bytes_whatever_else_runs(tmp_path: Path) -> None:
-    """All runs are executed in parallel, so each run is load for the other runs."""
+    """A run in virtual time gives the same bytes, even if other runs load the machine.
+
+    All runs of the test are executed in parallel.
+    """
     arguments = ("--time", "virtual", *SHORT, "--method", "double", "--seeds", "1")
     seeds = {"one": "1", "again": "1", "other": "2"}
     running = [
@@ -119,7 +123,7 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
     assert "loss 5 %, step: max loss error per block (packets)" in failed
     assert not any("pulse" in name or "unaccounted" in name for name in failed)
     wrong = {row["segment"] for row in samples(out) if row["measured"] != row["true"]}
-    assert wrong == {"s1-s2", "s2-s3"}  # end to end, departures are counted
+    assert wrong == {"s1-s2", "s2-s3"}  # the loss of the whole path comes from departures
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_switch_that_miscounts_is_found_out(
 def test_switches_that_forward_nothing_are_found_out(
     name: str, options: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """The measured loss equals the true loss, although no packet arrived."""
+    """Switches that drop all packets are detected, although measured loss equals true loss."""
     count = "departures.count(meta.watch.cell);"
     program = faulty_program(
         tmp_path, "ampm.p4", count, f"{count} mark_to_drop(standard_metadata);"

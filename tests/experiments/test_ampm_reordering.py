@@ -13,7 +13,10 @@ FATES = ("lost", "held", "straight")
 
 
 def counted_out(held: float, packets: int, loss: float) -> tuple[float, float]:
-    """Count the packets reordered with the pulse; return mean and mean square over all cases."""
+    """Return mean and mean square of the number of packets that are reordered with the pulse.
+
+    Mean and mean square are over all cases of lost and held packets, weighted by probability.
+    """
     chances = {"lost": loss, "held": (1 - loss) * held, "straight": (1 - loss) * (1 - held)}
     mean = mean_square = 0.0
     for pulse, share in (("held", held), ("straight", 1 - held)):

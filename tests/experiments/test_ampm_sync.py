@@ -22,9 +22,9 @@ def bit_alone(time_us: Times, _colour: int) -> Times:
 
 
 def time_slots(time_us: Times, colour: int) -> Times:
-    """Return the block by the rule of multiplexed.p4.
+    """Return the block to which the rule of multiplexed.p4 assigns a packet.
 
-    In the middle half of a block, any bit belongs to this block.
+    In the middle half of a block, packets of any colour belong to this block.
     """
     quarter = time_us % L // (L // 4)
     nearest = two_bits(time_us, colour)
@@ -53,9 +53,10 @@ def test_the_law_says_how_much_of_a_block_is_counted_elsewhere(
 
 @pytest.mark.parametrize(("blocks", "within"), [(6, 0.1), (60, 0.02)])
 def test_so_few_blocks_are_off_the_law_by_chance(blocks: int, within: float) -> None:
-    """The count of a block lacks the packets that arrived too late for this block.
+    """The rms error over a few blocks scatters as much as relative_scatter() says.
 
-    It includes late packets of the block before.
+    The count of a block lacks the packets that arrived too late for it. It includes late packets of
+    the block before.
     """
     late = np.random.default_rng(1).normal(0, np.sqrt(1 / 2), (20_000, blocks + 1))
     rms = np.sqrt(np.mean(np.diff(late) ** 2, axis=1))

@@ -55,7 +55,10 @@ def measure_from(start_us: int, folder: Path) -> tuple[Outcome, dict[Flow, Metho
 
 @pytest.mark.parametrize("blocks_before", [-20, 3, 4, 5, 6], ids=lambda n: f"{n} blocks before")
 def test_everything_is_exact_over_the_wrap(blocks_before: int, tmp_path: Path) -> None:
-    """The first block begins half a second, or four blocks, after the start."""
+    """All results are exact, whether the clocks wrap before or during the measurement.
+
+    The first block begins four blocks (half a second) after the start of the clock.
+    """
     start_us = (1 << CLOCK_BITS) - (4 + blocks_before) * L
     outcome, flows = measure_from(start_us, tmp_path)
     assert outcome.incomplete == []

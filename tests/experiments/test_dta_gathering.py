@@ -13,7 +13,7 @@ SHORT = {
     "dta_postcarding": ("--quick", "--flows", "20"),
     "dta_sketch": ("--quick",),
 }
-RUNS = {"dta_append": 6, "dta_postcarding": 2, "dta_sketch": 6}  # number of runs in the sweep
+RUNS = {"dta_append": 6, "dta_postcarding": 2, "dta_sketch": 6}  # number of runs in each sweep
 FAULTS = {
     "the wrap of a ring loses a batch": (
         "dta_append", "append.p4", "batch.slot + 1 == batch.batches ? 0 : batch.slot + 1",

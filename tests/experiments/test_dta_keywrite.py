@@ -60,7 +60,7 @@ def together(keys: Words, copies: int, count: int) -> np.ndarray:
 
 
 def cut_from_the_slot(keys: Words, bits: int) -> Words:
-    """Return checksums made of bits of the hash for the slot."""
+    """Return checksums whose bits come from the hash that also gives the slot."""
     return murmur3(keys, 0x9E3779B1) & np.uint32((1 << bits) - 1) | np.uint32(1 << 31)
 
 

@@ -1,6 +1,6 @@
-"""The operations per report at the collector, in virtual time: N, 1/B and 1/5.
+"""The number of writes per report at the collector, in virtual time; deviations are detected.
 
-Deviations are detected.
+It is N for Key-Write, 1/B for Append and 1/5 for Postcarding.
 """
 
 import argparse
@@ -83,7 +83,7 @@ def test_refused_probes_are_not_faults(
 
 
 def words_of(mode: str) -> tuple[Any, list[Any], offered.Writes]:
-    """Return the report of a primitive, its last words, and the expected writes."""
+    """Return a report of a primitive, the words that fill each report, and the expected writes."""
     keys, data = candidates.keys_and_data(REPORTS)
     if mode == "Append":
         return Append(), [np.zeros(REPORTS, np.uint32), data], candidates.batches(data)
@@ -98,7 +98,10 @@ def words_of(mode: str) -> tuple[Any, list[Any], offered.Writes]:
 def test_the_writes_are_those_that_a_translator_makes_of_the_reports(
     mode: str, tmp_path: Path
 ) -> None:
-    """The memory of the collector and the number of writes are the same."""
+    """The expected writes are those that a translator makes of the same reports.
+
+    Both give the same memory of the collector and the same number of writes.
+    """
     report, words, writes = words_of(mode)
     stores: Mapping[str, Callable[[range], Any]] = {
         "Key-Write": lambda over: experiment.KeyWriteStore(1, len(writes.records), sessions=over),
@@ -163,7 +166,7 @@ def some_costs(
 ) -> Any:
     """Return rounds that differ by a common factor of all costs.
 
-    The costs of Key-Write also have an error in each round.
+    `wrong` has wrong values for Key-Write in each round.
     """
 
     def turn(kind: interleaved_rounds.Kind, factor: float) -> interleaved_rounds.Turn:

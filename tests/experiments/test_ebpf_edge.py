@@ -66,7 +66,7 @@ def outcome() -> Outcome:
     sent["sequence"] = np.arange(COUNT)
     received["sequence"] = [n for n in range(COUNT) if n not in gone["h2"]]
     block = np.arange(COUNT) // EACH
-    pulse = np.arange(COUNT) % EACH == 5  # pulse of the third block, which is lost immediately
+    pulse = np.arange(COUNT) % EACH == 5  # the pulse of the third block is lost on link s1-s2
     at_ns = {point: times(AT_NS[point], gone[point.switch]) for point in POINTS}
     truth = Truth(
         SWITCHES, block, pulse, at_ns, times(0, set()), times(HANDED_NS, set()),
@@ -122,7 +122,7 @@ def failing(found: Outcome) -> set[str]:
 
 
 def shifted(place: str, by_us: int) -> Callable[[Outcome], Outcome]:
-    """Return the outcome with a clock error in the postcards of a place."""
+    """Return a function that adds a clock error to the postcards of a place."""
 
     def change(found: Outcome) -> Outcome:
         arrived_us, left_us, known_us, beyond = found.reported[place]
@@ -134,7 +134,7 @@ def shifted(place: str, by_us: int) -> Callable[[Outcome], Outcome]:
 
 
 def recorded(place: str, **more: int) -> Callable[[Outcome], Outcome]:
-    """Return the outcome with a change in one record of a place."""
+    """Return a function that changes one record of a place."""
 
     def change(found: Outcome) -> Outcome:
         records = found.blocks[3].records[FLOW.id]
@@ -208,7 +208,7 @@ def test_where_nothing_comes_it_does_not_pass() -> None:
 
 
 def kept(*reported: tuple[int, int, int]) -> Kept:
-    """Return the reports of a node, with a sequence number and the hash of a packet."""
+    """Return reports, given as (node, sequence number, hash of the packet)."""
     groups, reports = np.zeros(len(reported), OF_GROUP), np.zeros(len(reported), OF_REPORT)
     hops = np.zeros(len(reported), OF_HOP)
     for row, (node, sequence, packet) in enumerate(reported):
@@ -232,7 +232,10 @@ def test_postcards_are_matched_to_packets_by_the_number_of_the_first_edge() -> N
 
 
 def test_an_edge_s_postcard_is_known_when_its_switch_has_it(tmp_path: Path) -> None:
-    """The capture has the reports of two edges, and a frame that is not a report."""
+    """A postcard of an edge gets the time at which its switch received it.
+
+    The capture has the reports of two edges, and a frame that is not a report.
+    """
     frames = [
         (at_us, bytes(34) + struct.pack(">HHHH", 1, port, 16, 0) + struct.pack(">II", number, node))
         for at_us, port, number, node in [
@@ -268,9 +271,9 @@ def test_pauses_of_the_machine_make_the_run_invalid() -> None:
 
 @pytest.mark.parametrize(("sent", "polls"), [(5, 1), (35, 4), (10_000, 250)])
 def test_reports_are_waited_for_as_long_as_they_may_come(sent: int, polls: int) -> None:
-    """The test reads the counter of port 1 of s1 every 20 ms, for 5 s.
+    """The function all_reported() waits until all reports were sent to the collector, at most 5 s.
 
-    Before each reading, s1 sends ten more reports.
+    It reads the counters every 20 ms. Before each reading, s1 sends ten more reports.
     """
     now_ns, looks = [0], list[int]()
 

@@ -31,7 +31,7 @@ def test_who_filled_the_longest_queue_is_named(
 
 
 def longest_replayed(folder: Path) -> tuple[str, int]:
-    """Return the packet with the longest queue in the replay, and the length of this queue."""
+    """Return the switch with the longest queue in the replay, and the length of this queue."""
     found: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for flow in json.loads((folder / "replay.json").read_text())["flows"]:
         path, steps = flow["path"], np.array(flow["packets"])
@@ -50,7 +50,7 @@ def longest_replayed(folder: Path) -> tuple[str, int]:
 
 
 def test_what_switches_tell_wrongly_is_found_out(tmp_path: Path) -> None:
-    """Wrong queues, swapped ports and lost reports make different checks fail."""
+    """Wrong queues, swapped ports and lost reports of switches make different checks fail."""
     faults = [
         ("../include/hop.p4", "standard_metadata.enq_qdepth", "standard_metadata.deq_qdepth"),
         ("hop.p4", "7w0 ++ hop.ingress_port ++ 7w0 ++ hop.egress_port",

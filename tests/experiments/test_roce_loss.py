@@ -20,7 +20,7 @@ def test_records_that_each_way_loses(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     lost = {row["recovery"]: int(row["lost"]) for row in samples(tmp_path)}
     assert lost["UC"] == 1
-    assert lost["resync"] == 2 + 10  # one RTT of records
+    assert lost["resync"] == 2 + 10  # the records of one RTT
     assert lost["resync, NAK lost"] <= 2 + 2 * 64 + 3 * 11
     assert (
         100_000 + 1000 < lost["hold off 100,000"] < 100_000 + 2002
@@ -54,9 +54,10 @@ def test_a_switch_that_goes_on_one_too_far_is_found_out(tmp_path: Path) -> None:
 def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
     written: int, by_link: int, shown: int
 ) -> None:
-    """In real time, a link may lose all records of some milliseconds.
+    """If a link loses several records in a row, the figure counts only one of them.
 
-    Theory applies to a single lost record.
+    In real time, a link may lose all records of some milliseconds. Theory applies to a single lost
+    record.
     """
     experiment = module("roce_loss")
     outcome: Any = SimpleNamespace(counts=SimpleNamespace(accepted=Counter(WRITE_ONLY=written)))
@@ -72,7 +73,7 @@ def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
 
 
 def test_what_is_in_flight_is_what_captures_tell(tmp_path: Path) -> None:
-    """Records in flight are records whose PSNs are sent again.
+    """Records in flight are counted from captures: they are the records whose PSNs are sent again.
 
     The test includes PSNs that wrap, and PSNs that are sent three times.
     """
@@ -94,7 +95,7 @@ def test_what_is_in_flight_is_what_captures_tell(tmp_path: Path) -> None:
 
 
 def _at(time_us: int, data: NDArray[np.uint8]) -> Raw:
-    """Return a packet of a capture."""
+    """Return a packet of a capture, with this time and this data."""
     packet = Raw(data.tobytes())
     packet.time = time_us / 1e6
     return packet

@@ -41,7 +41,7 @@ def some_rounds(
 ) -> list[Any]:  # fmt: skip
     """Return rounds that differ by a common factor of all costs.
 
-    The costs of some collectors also have an error in each round.
+    `wrong` has wrong values for some collectors in each round.
     """
     return [
         rounds.Round([
@@ -61,9 +61,10 @@ def counted(interface: str) -> Any:
 
 
 def test_the_sender_counts_each_frame_that_its_interface_was_given_once(tmp_path: Path) -> None:
-    """Two of five frames are too long for the other end, which drops them.
+    """The sender counts each frame that its interface accepts, and counts it once.
 
-    The sender does not send these frames again.
+    Two of five frames are too long for the other end, which drops them. The sender does not send
+    these frames again.
     """
     path, lengths = tmp_path / "frames", (60, 60, 118, 118, 60)
     path.write_bytes(b"".join(struct.pack("<I", n) + bytes(12) + b"\x88\xb5" + bytes(n - 14)

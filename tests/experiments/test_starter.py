@@ -34,7 +34,11 @@ def test_estimates_are_as_theory_has_them(quick: Path) -> None:
 
 
 def test_real_time_finds_the_same_to_the_packet(tmp_path: Path) -> None:
-    """The test runs only one of the two networks of a small run, because each has six switches."""
+    """Real time gives the same samples as virtual time, for each packet.
+
+    The test runs only one of the two networks of a small run, because each network has six
+    switches.
+    """
     script = copied(tmp_path, "many = (0.1, 0.05) if", "many = (0.1,) if")
     few = ("--quick", "--flows", "20", "--rate", "5000")
     for time in ("real", "virtual"):

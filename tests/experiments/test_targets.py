@@ -182,7 +182,10 @@ def test_frames_that_bmv2_dropped_make_a_run_inconclusive() -> None:
 
 
 def test_a_report_loses_its_times_only() -> None:
-    """The stack has one switch. The checksum is that of a stack whose times are 0."""
+    """Only the times of a report are removed, and its checksum is adapted.
+
+    The stack has one switch. The checksum must be that of a stack whose times are 0.
+    """
     own, stack = bytes(range(1, 29)), bytes(range(101, 133))
     inner = bytearray(28) + bytes(16)
     inner[26:28] = b"\x12\x34"

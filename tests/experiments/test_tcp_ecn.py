@@ -123,7 +123,10 @@ class Captures:
 
 
 def test_a_probe_that_the_panel_drops_is_not_expected(tmp_path: Path) -> None:
-    """bmv2 has counted and sent the probe, so the next byte count starts after this probe."""
+    """A probe that the panel drops need not reach the receiver.
+
+    bmv2 has counted and sent this probe, so the next byte count starts after it.
+    """
     sent = read_sent(Captures(tmp_path), "s1", "h5", "s2")  # type: ignore[arg-type]
     delivered = reported_by([reported_probe(number) for number in (0, 2, 3)], hop=0)
     reported, sent = matched(delivered, sent)

@@ -48,7 +48,10 @@ def test_ratios_are_of_one_round_and_decide() -> None:
 
 
 def test_rounds_that_differ_decide_nothing() -> None:
-    """One of three rounds meets the claim, so the others may have failed because of the machine."""
+    """A run is inconclusive if some of its rounds meet a claim and others do not.
+
+    Here, one of three rounds meets it. In the others, the machine may have been slower.
+    """
     for pps, less, text in (
         (100_000, 2.5, r"0\.23 to 0\.58 of the CPU time of iptables raw at 100,000;"),
         (400_000, 0.1, r"0\.25 to 2\.5 of the CPU time of XDP, by UDP port at 400,000;"),
@@ -97,7 +100,7 @@ def test_offered_packets_are_counted(candidate: loads.Candidate) -> None:
         assert 0 < offered.packets <= 50_000 * 0.01
         if ready.follow is None:
             assert ready.counted() == offered.packets
-        else:  # the ring is larger than the number of packets
+        else:  # the ring has room for all packets
             assert (ready.counted(), process > 0) == (offered.packets, True)
     veth.close()
 

@@ -122,7 +122,10 @@ def test_a_full_ring_drops_frames_of_the_flood_and_other_frames() -> None:
 
 @pytest.mark.parametrize(("core", "mask"), [(1, "2"), (31, "80000000"), (32, "1,00000000")])
 def test_one_core_receives(core: int, mask: str) -> None:
-    """Masks are lists of 32-bit words, in the format that the kernel's cpumask_parse() reads."""
+    """One core receives the packets: its number becomes a mask in the kernel's format.
+
+    A mask is a list of 32-bit words, as the kernel's cpumask_parse() reads it.
+    """
     said: list[str] = []
     flooded_server._receive_on(core, SimpleNamespace(run=said.append))
     assert f"echo {mask} > /sys/class/net/{flooded_server.SERVER}/queues/rx-0/rps_cpus'" in said[0]
@@ -131,7 +134,10 @@ def test_one_core_receives(core: int, mask: str) -> None:
 @needs_root
 @pytest.mark.parametrize("server", SERVERS)
 def test_each_frame_of_a_flood_is_in_one_book(server: str) -> None:
-    """This also holds on a loaded machine. Without a flood, some transactions are completed."""
+    """Each frame of a flood is counted as arrived or as lost, and only once.
+
+    This also holds on a loaded machine. Without a flood, some transactions are completed.
+    """
     cores = sorted(os.sched_getaffinity(0))
     plan = Plan((0, 50_000), 0.05, 1, [cores[0], cores[-1]])
     with flooded_server.ExitStack() as stack:

@@ -21,7 +21,7 @@ NOISE = (1.0, 3.0, 0.5)  # factor of each round
 def report(redirect: tuple[float, ...] = (0.3, 0.3, 0.3)) -> Report:
     """Return the report for a bridge that takes 10 us, and for XDP_REDIRECT.
 
-    The ratios of XDP_REDIRECT to the bridge are given, one per round.
+    `redirect` has the ratio of XDP_REDIRECT to the bridge in each round.
     """
     found = experiment.report(
         [

@@ -18,7 +18,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root"
 
 
 def checked(xdp_ns: float) -> list[bool]:
-    """Return rounds of a machine that is sometimes faster and sometimes slower."""
+    """Return which checks pass. The machine is faster in some of the rounds than in others."""
     costs = dict.fromkeys(balancing.ANYWHERE, 1600.0) | {balancing.XDP: xdp_ns}
     measured = [
         Turn(number, each.name, 1, 100, 100, noise * cost, 1e9 / cost, 0)

@@ -53,9 +53,10 @@ def test_rounds_that_differ_decide_nothing(tmp_path: Path) -> None:
 
 
 def test_a_candidate_without_the_core_is_not_reported_as_slow(tmp_path: Path) -> None:
-    """All rounds miss the claim.
+    """If a candidate lacked its core, the run is inconclusive instead of failed.
 
-    This is a failure on an idle machine, but not on a loaded machine.
+    All rounds miss the claim. On an idle machine, this is a failure. On a loaded machine, the
+    candidate may be slow because it had to wait for its core.
     """
     pairs = [routing.candidates(["0.0.0.0/0"], tmp_path), routing.candidates(["a", "b"], tmp_path)]
     measured = made(pairs, (900, 310, 1300, 600))

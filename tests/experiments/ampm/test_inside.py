@@ -1,4 +1,4 @@
-"""On bmv2, an interval replaces the true timestamp: values inside pass, values outside fail."""
+"""On bmv2, the true time of a packet is known only as an interval: a timestamp outside it fails."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,8 @@ PATH = ("s1", "s2")
 ARRIVED, DONE = Point("s1", "arrivals"), Point("s2", "departures")
 FLOW = Flow(1, "h1", "h2", 1000, 3)
 SENT_US = np.array([1000, 2000, 3000])
-# A packet enters s1 10 us after the send call, and leaves it 300 us later; it enters s2 at 1500 us.
+# A packet enters s1 10 us after the send call, and leaves it 300 us later. It enters s2 1500 us
+# after the send call.
 INTO_US, WITHIN_US, FURTHER_US = 10, 300, 1500
 
 
@@ -29,7 +30,7 @@ def times(us: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def outcome(first_us: int, delay_us: int) -> Any:
-    """Return three packets of block 0; both switches report when the first packet arrived."""
+    """Return three packets of block 0. Both switches report a time of the first packet."""
     points = {Point(s, n): times(SENT_US) for s in PATH for n in ("arrivals", "departures")}
     none = np.zeros(3, np.int64)
     truth = truth_module.Truth(
@@ -60,7 +61,7 @@ def outcome(first_us: int, delay_us: int) -> Any:
         (1010, 1797, 7),
         (1311, 1500, None),  # at this time, no packet was in s1
         (1009, 1500, None),
-        (2200, 1500, 0),  # the second packet, according to bmv2
+        (2200, 1500, 0),  # the second packet was in s1
     ],
 )
 def test_a_delay_is_of_a_packet_that_was_inside_when_it_was_stamped(
@@ -78,7 +79,10 @@ def test_a_delay_is_of_a_packet_that_was_inside_when_it_was_stamped(
 def test_a_pulse_s_delay_is_wrong_by_what_lies_outside(
     measured_us: int, error_us: float, ahead_us: int
 ) -> None:
-    """In ampm_sync.py, the clocks of s2 and s3 are ahead. This does not count as an error."""
+    """The delay of a pulse counts as wrong only by the part outside its bounds.
+
+    In ampm_sync.py, the clocks of s2 and s3 are ahead. This does not count as an error.
+    """
     setting = sync.Setting(ahead_us / 2**20, 2**20, 1)
     decoder = sync.Decoder("double", 1, DONE, 1, 1 / 2, 1 / 2)
     sent = {sync.SENT: PointRecord(0, packets=3, pulses=1, pulse_us=1100)}

@@ -1,4 +1,4 @@
-"""A probe determines rates and bounds; rates and bounds determine the block length."""
+"""A probe determines rates and bounds. These determine the block length."""
 
 import argparse
 from contextlib import nullcontext
@@ -43,7 +43,7 @@ def test_minip4_needs_no_probe(time: str, noise_us: float, tmp_path: Path) -> No
 
 
 class Collector:
-    """Stand-in for a collector, which collects nothing."""
+    """Stand-in for a collector. It collects nothing."""
 
     def __init__(self, *_arguments: Any, **_options: Any) -> None:
         pass

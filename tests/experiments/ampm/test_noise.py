@@ -44,7 +44,7 @@ def test_a_run_is_invalid_where_the_machine_alone_failed_a_check(
 
 
 def truth_of(delays_us: list[int]) -> object:
-    """Return the ground truth of packets, one per ms; these are their times until they left s1."""
+    """Return the ground truth of packets: one is sent per ms, and leaves s1 after its delay."""
     sent_ns = 1_000_000 * np.arange(1, len(delays_us) + 1)
     left_ns = sent_ns + 1000 * np.array(delays_us)
     points = {Point("s1", "arrivals"): sent_ns + 50_000, END: left_ns}
@@ -74,7 +74,7 @@ BLOCK_US = 1000
     [
         (2100, 2150, 0, 2),
         (2100, 2150, 1, 2),  # a wrong colour is always an error
-        (2990, 3010, 0, 2),  # the packet may have arrived in either block: its colour decides
+        (2990, 3010, 0, 2),  # may be in either block: its colour decides
         (2990, 3010, 1, 3),
         (2990, 2999, 1, 2),
         (3000, 3010, 0, 3),
@@ -83,7 +83,10 @@ BLOCK_US = 1000
 def test_a_packet_is_of_the_block_in_which_its_sender_handed_it_over(
     before_us: int, after_us: int, colour: int, block: int
 ) -> None:
-    """The time of the send call determines the block, not the timestamp in the capture."""
+    """A packet belongs to the block in which its send call took place.
+
+    The timestamp in the capture has no influence on this.
+    """
     stamped = tuple(np.array([1000 * us]) for us in (before_us, after_us))
     for captured_us in (before_us, after_us, 9000):
         found = truth_module._blocks(
@@ -154,7 +157,11 @@ def test_a_delay_may_lie_anywhere_within_the_true_one_s_bounds(
 
 
 def test_on_bmv2_a_packet_is_as_late_as_when_it_has_left() -> None:
-    """bmv2 timestamps a packet after the panel captures its arrival. In between, it may wait."""
+    """On bmv2, a packet counts as late if it left s1 late.
+
+    bmv2 timestamps a packet after the panel has captured its arrival. In between, the packet may
+    wait.
+    """
     came = Point("s1", "arrivals")
     assert ampm.stamped_by(came, "minip4") == came
     for target, is_late in (("minip4", False), ("bmv2", True)):

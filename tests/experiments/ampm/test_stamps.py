@@ -95,7 +95,7 @@ def test_a_time_that_never_recorded_is_found_out() -> None:
 
 
 def test_bounds_of_delays_come_from_other_switches() -> None:
-    """The bounds do not depend on the timestamps of the checked switch."""
+    """A wrong timestamp of a switch does not change the bounds of the delay that is checked."""
     first, last = Point("s1", "arrivals"), Point("s2", "departures")
     for wrong in ("", "s1 arrivals", "s1 departures", "s2 arrivals", "s2 departures"):
         found = stamps.passages(*packets(wrong, 10_000), {})
@@ -113,7 +113,10 @@ def test_in_virtual_time_hosts_know_it_exactly() -> None:
 
 
 def test_on_bmv2_a_packet_is_stamped_while_it_is_inside() -> None:
-    """Both timestamps are within the time in bmv2, whatever the panel has captured."""
+    """On bmv2, the bounds of both timestamps of a packet are its entry into bmv2 and its exit.
+
+    The times that the panel has captured do not change these bounds.
+    """
     truth, handling = packets("s1 arrivals", 10_000)
     inside = {s: (truth.time_ns[Point(s, "arrivals")] - 3000,
                   truth.time_ns[Point(s, "departures")] + 3000) for s in PATH}  # fmt: skip
@@ -128,9 +131,10 @@ def test_on_bmv2_a_packet_is_stamped_while_it_is_inside() -> None:
 
 
 def test_when_a_packet_was_inside_is_read_from_the_panel_s_captures(tmp_path: Path) -> None:
-    """The bounds include the clock error.
+    """The time of a packet inside bmv2 comes from captures behind the panel.
 
-    In this test, captures of a switch's own ports replace those of the panel.
+    Its bounds include the clock error. In this test, captures of a switch's own ports replace the
+    captures behind the panel.
     """
     run = Run("test", tmp_path, 1, clock=VirtualClock())
     flow = Flow(1, "h1", "h2", rate_pps=1000, count=COUNT)
@@ -150,5 +154,5 @@ def test_when_a_packet_was_inside_is_read_from_the_panel_s_captures(tmp_path: Pa
     found = stamps.read_inside(panel, [flow], ["s1"], {"s1": 40.5})
     into_ns, out_ns = found[1]["s1"]
     assert len(into_ns) == COUNT
-    assert list(out_ns - into_ns) == [2 * 41_500] * COUNT  # clock error, and resolution
+    assert list(out_ns - into_ns) == [2 * 41_500] * COUNT  # twice clock error and resolution
     assert list(np.diff(into_ns)) == [1_000_000] * (COUNT - 1)

@@ -50,7 +50,7 @@ def send(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(translator_setup, "events", translator.events)
     monkeypatch.setattr(translator_setup.roce, "events", translator.requested)
-    translator.sent.append(0)  # malformed
+    translator.sent.append(0)  # a malformed report
     net: Any = SimpleNamespace(name="net", send_frames=translator.send_frames)
     session: Any = None
     running = translator_setup.Running(
@@ -218,7 +218,10 @@ def test_experiments_pass_on_bmv2(name: str, options: tuple[str, ...], tmp_path:
     ids=["a cell of a sink", "a row of the translator"],
 )  # fmt: skip
 def test_flows_that_share_registers_are_not_in_one_window(seed: int, one: int, other: int) -> None:
-    """Packets of these flows were mixed under load: a path was reported twice, or incomplete."""
+    """Flows that share a register are sent in different windows.
+
+    Under load, packets of these flows were mixed: a path was reported twice, or was incomplete.
+    """
     keys = fabric.flows(fabric.users(2), 512, np.random.default_rng(seed))[256:]
     found = fabric.windows(keys, 32)
     assert np.concatenate([np.arange(256)[window] for window in found]).tolist() == [*range(256)]

@@ -50,7 +50,7 @@ def each_fails_by_its_own(
 
 
 def failed(checks: list[Check]) -> list[str]:
-    """Return the failed checks without the accounting mismatches of s1; see of_accounting()."""
+    """Return the names of the failed checks, without the suffix (s1); see of_accounting()."""
     return [check.name.removesuffix(" (s1)") for check in checks if not check.passed]
 
 
@@ -99,7 +99,7 @@ def of_reports() -> list[Change]:
 
 
 def of_hops() -> list[Change]:
-    """Return the hops of one packet per switch: the packet that was in this switch longest.
+    """Return changes of one packet's hop at each switch: the packet that was there longest.
 
     In other packets, the values may be too small for the change.
     """

@@ -15,7 +15,7 @@ crossed = module("experiments.shared.int.clock_offset")
 
 @pytest.mark.parametrize(("off_ns", "is_right"), [(0, True), (8_000, True), (-8_001, False)])
 def test_as_wrong_as_the_method_says(off_ns: int, is_right: bool) -> None:
-    """The bound is the sum of three terms.
+    """A measured clock offset is right if its error is at most the sum of three terms.
 
     They are the method's own bound, the error of the true offset, and a microsecond of resolution.
     """

@@ -1,7 +1,4 @@
-"""INT on bmv2: bounds from captures on both sides of a switch.
-
-Other tests check which losses make a run inconclusive.
-"""
+"""INT on bmv2: captures on both sides of bmv2 give bounds, and losses make a run inconclusive."""
 
 from argparse import Namespace
 from pathlib import Path
@@ -135,7 +132,11 @@ def failed(outcome: Any) -> set[str]:
 
 
 def test_values_of_a_microburst_have_bounds(tmp_path: Path) -> None:
-    """A timestamp must be between arrival and departure at the switch, or at most 100 us off."""
+    """Checks of a microburst fail if a hop's timestamp or queue is outside its bounds.
+
+    A timestamp may be up to 100 us before the arrival or after the departure, because the clock
+    error is 100 us.
+    """
     outcome = microburst_outcome(tmp_path)
     assert failed(outcome) == set()
     hops, truth = outcome.reported["red"][:, 1], outcome.truth["red"][1]

@@ -13,7 +13,7 @@ CASE = overhead.Case(2, 16, Flow(1, "h1", "x3", 1000, COUNT, 128))
 WIRE_NS = (128 + 16 + 2 * 16) * 800  # at 10 Mbit/s
 LEFT_NS = 1000 + WIRE_NS * np.arange(COUNT)
 FREE_NS = LEFT_NS + WIRE_NS + 100_000
-WAITED = np.zeros(COUNT, np.int64)  # time since the beginning
+WAITED = np.zeros(COUNT, np.int64)  # packets that have waited since time 0
 
 
 def sent(

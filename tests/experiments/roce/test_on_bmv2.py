@@ -20,7 +20,7 @@ COUNTS = {"sent": 100, "acked": 6, "naked": 1, "not ready": 0, "refused": 0, "da
 
 
 def net_with(there: tuple[int, int] | None, beyond: tuple[int, int] | None) -> Any:
-    """Return an ended network, with captures of the frames that entered and left s1 and s2."""
+    """Return a network that has ended, with its counts of frames into and out of bmv2."""
     counters = {
         name: {} if inner is None else {"inner": {"into": inner[0], "out": inner[1]}}
         for name, inner in (("s1", there), ("s2", beyond))
@@ -64,7 +64,7 @@ def test_hops_must_be_possible_between_the_captures() -> None:
     # bmv2's clock began 900 us ago, and the clock has wrapped
     inside = collect.Inside(into_ns, out_ns, offset_us=100 - (1 << CLOCK_BITS), error_us=10)
     assert inside.misses(hops((900, 1400, 0), (1100, 1700, 1))) == 0
-    # a longer time than the time inside
+    # Each time is within the error, but the latencies are longer than the times inside.
     assert inside.misses(hops((891, 1409, 0), (1091, 1709, 0))) == 2
     for wrong in ((1089, 1500, 0), (1200, 1711, 0), (1600, 1500, 0), (1100, 1700, 2)):
         assert inside.misses(hops((900, 1400, 0), wrong)) == 1

@@ -54,7 +54,7 @@ def ticks(process_id: int) -> int:
 
 
 def test_it_ends_with_its_parent() -> None:
-    """The parent may exit in any way."""
+    """The process ends when its parent ends, even if the parent is killed."""
     command = [sys.executable, "-c", PARENT]
     with subprocess.Popen(command, cwd=EXPERIMENTS, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
