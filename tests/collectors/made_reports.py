@@ -21,14 +21,14 @@ ONES = 0xFF
 
 
 class Group(Packet):
-    """Telemetry Report 2.0, 3.2."""
+    """Group header of Telemetry Report 2.0 (section 3.2)."""
 
     fields_desc = [BitField("version", 2, 4), BitField("hw_id", 0, 6), BitField("sequence", 0, 22),
                    IntField("node", 0)]  # fmt: skip
 
 
 class Individual(Packet):
-    """Telemetry Report 2.0, 3.3."""
+    """Header of an individual report in Telemetry Report 2.0 (section 3.3)."""
 
     fields_desc = [
         BitField("report_type", 1, 4), BitField("inner_type", 0, 4), ByteField("length", 0),
@@ -37,14 +37,14 @@ class Individual(Packet):
 
 
 class Main(Packet):
-    """Telemetry Report 2.0, 3.3.1: main contents of RepType 1, before the metadata."""
+    """Main contents of RepType 1 in Telemetry Report 2.0 (section 3.3.1), before the metadata."""
 
     fields_desc = [XShortField("bits", 0), ShortField("domain", 0), XShortField("ds_bits", 0),
                    XShortField("ds_status", 0)]  # fmt: skip
 
 
 class Tlv(Packet):
-    """Telemetry Report 2.0, 3.3.2."""
+    """Header of a TLV in Telemetry Report 2.0 (section 3.3.2)."""
 
     fields_desc = [BitField("type", 0, 4), BitField("reserved", 0, 4), ByteField("length", 0),
                    ShortField("template", 0)]  # fmt: skip

@@ -168,7 +168,7 @@ def test_the_hop_of_a_sink_that_pushes_is_not_there_twice() -> None:
 
 
 def test_a_stack_of_int_1_0_as_geants_switches_write_it() -> None:
-    """Return an INT-MD header and stack as bytes, their content, and the hops (source first).
+    """A stack of INT 1.0 is decoded as GEANT's switches write it, if the decoder has this option.
 
     These switches use timestamps of 64 bits and level 2 interfaces of 16 bits. They also write a
     number into the reserved bits.

@@ -1,6 +1,7 @@
 """The Wireshark dissector, in tshark: it finds the content of generated reports.
 
-It must agree with the decoder, which was written independently. Skipped without tshark.
+It must agree with the decoder, which was written independently. The tests are skipped without
+tshark.
 """
 
 import random
@@ -65,7 +66,7 @@ def preferences(marker: str) -> list[str]:
 def tshark(
     folder: Path, packets: Sequence[Packet], options: Sequence[str]
 ) -> subprocess.CompletedProcess[str]:
-    """Dissect a capture of packets with these preferences; return PDML."""
+    """Dissect a capture of packets with these preferences; return the output of tshark (PDML)."""
     path = folder / "some.pcap"
     wrpcap(str(path), list(packets))
     scripts = (WIRESHARK / name for name in ("int.lua", "telemetry_report.lua"))

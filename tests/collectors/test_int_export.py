@@ -92,7 +92,7 @@ def test_influx(findings: Findings) -> None:
 
 
 def test_ipfix_messages(findings: Findings) -> None:
-    """An IPFIX message has the number of records in earlier messages (RFC 7011, 3.1).
+    """The sequence number of an IPFIX message is the number of earlier records (RFC 7011, 3.1).
 
     Each message fits into a frame.
     """

@@ -1,4 +1,4 @@
-"""The collector as a separate process, and scrapes by Prometheus while it runs."""
+"""The collector as a separate process, which Prometheus scrapes while it runs."""
 
 import json
 import os

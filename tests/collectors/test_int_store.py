@@ -1,4 +1,4 @@
-"""Reports stored as Parquet, and queried with DuckDB."""
+"""Reports are stored as Parquet files and queried with DuckDB."""
 
 from pathlib import Path
 from typing import Any

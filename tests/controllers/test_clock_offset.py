@@ -22,7 +22,7 @@ CPU = ["--cpu-port", "255"]
 
 
 def switch_us(now_ns: int, offset_us: int, drift_ppb: int) -> float:
-    """Return the clock of a switch in virtual time, with unlimited resolution."""
+    """Return the time of a switch's clock in virtual time, with unlimited resolution."""
     return now_ns / 1000 + offset_us + now_ns * drift_ppb / 1e12
 
 
@@ -84,7 +84,7 @@ def test_on_a_busy_machine_there_are_more_round_trips_until_one_is_quick() -> No
     for quick, good_us, trips, bound_us in (
         (50, 500, 50, 150.5),
         (50, 10_000, 20, 4500.5),  # the first round trips are good enough
-        (0, 500, MOST_ROUNDS, 4500.5),  # no round trip is fast, so the error bound is reported
+        (0, 500, MOST_ROUNDS, 4500.5),  # no round trip is fast, so the reported bound is large
     ):
         busy = Busy(quick)
         found = VirtualClock().run(busy.clock_offset(busy, 20, good_us))

@@ -107,7 +107,7 @@ UNKNOWN_CLOCKS = {"s1": 5_038_784_323, "s2": -123_456_789}  # offsets in us
 def test_unknown_clock_offsets_are_measured(bounds: Bounds | None, tmp_path: Path) -> None:
     """Clock offsets are measured, whether bounds are given or not.
 
-    If a clock is meant to be wrong, it keeps exactly this error.
+    Without bounds, s2 is meant to be 777 us ahead. The measurement keeps this offset.
     """
 
     async def main(run: Run) -> dict[str, int]:

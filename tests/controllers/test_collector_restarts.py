@@ -1,4 +1,4 @@
-"""Unknown blocks after a switch restarts, stops responding or fails, or a controller restarts."""
+"""Which blocks are unknown after a switch fails or restarts, or after a controller restarts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -22,7 +22,7 @@ def example() -> dict[str, Any]:
 
 
 def error_in(folder: Path, content: object) -> str:
-    """Return the error for a file with this content, which must be one line, or an empty text."""
+    """Return the one-line error for a file with this content, or an empty text."""
     path = folder / "dta.json"
     path.write_text(json.dumps(content))
     said = ""

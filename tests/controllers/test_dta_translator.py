@@ -316,7 +316,10 @@ def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Pa
 
 
 class TwoCollectors(Topo):
-    """The reporter h1 and two collectors at a switch. Their links are slow, so that copies wait."""
+    """The reporter h1 and two collectors at a switch.
+
+    The links of the collectors are slow, so that copies wait in queues.
+    """
 
     def build(self) -> None:
         s1 = self.addSwitch("s1")

@@ -34,7 +34,7 @@ class LivePath:
     def send(self, sent_us: int, delay_us: int | None, number: int = 0) -> None:
         """Send a packet that reaches the second switch after `delay_us`.
 
-        With None, the packet is lost.
+        If `delay_us` is None, the packet is lost.
         """
         data = frame(number=number)
         for switch, time_us in zip(self.benches, (sent_us, sent_us + (delay_us or 0)), strict=True):

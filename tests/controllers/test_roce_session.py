@@ -203,7 +203,7 @@ def test_what_cannot_be_is_refused(changes: dict[str, object], problem: str) -> 
 def test_switches_whose_sessions_would_have_the_same_mac_are_refused(tmp_path: Path) -> None:
     """Two switches are rejected if their sessions would have the same MAC address.
 
-    Responses to one of the sessions would reach the other one.
+    Otherwise, responses to one of the sessions would reach the other one.
     """
     peers = [replace(PEER, address=address) for address in ("fd00:1::1", "fd00:2::1")]
     responder = Responder("fd00::3", [Writer(peer, TCP_RECORD, 100) for peer in peers])

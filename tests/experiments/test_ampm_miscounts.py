@@ -1,4 +1,4 @@
-"""All experiments about the method detect a switch that does not count one packet in four."""
+"""All experiments on alternate marking detect a switch that does not count one packet in four."""
 
 from pathlib import Path
 

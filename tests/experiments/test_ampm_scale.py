@@ -23,7 +23,7 @@ def test_a_backhaul_is_a_tree_of_so_many_switches(switches: int) -> None:
     topo = Backhaul(access=access, aggregation=aggregation)
     assert len(topo.switches()) == switches
     assert len(topo.hosts()) == access + 1
-    assert len(topo.links()) == switches + access  # the link of the server, and those of a tree
+    assert len(topo.links()) == switches + access  # the links of a tree, and the link of the server
     assert len(topo.uplinks) == switches
     links = {frozenset(link) for link in topo.links()}
     for host, path in topo.paths.items():

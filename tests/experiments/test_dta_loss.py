@@ -1,4 +1,4 @@
-"""Reports lost on the path to memory, in virtual time; a faulty ring is detected."""
+"""Reports that are lost on the path to memory, in virtual time; a faulty ring is detected."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""The generator of reports at a host, in virtual time: finally, the translator has all reports."""
+"""Reports of the generator at a host, in virtual time: finally, the translator has all of them."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Writes of a translator to the memory of rdma_rxe, in a virtual machine at a host."""
+"""A translator writes to the memory of rdma_rxe, in a virtual machine at a host."""
 
 from pathlib import Path
 from typing import Any

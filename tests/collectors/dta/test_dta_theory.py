@@ -29,8 +29,8 @@ TABLE = {
     0.50: "607/787 600/832 531/823 441/797 137/644",
     1.00: "368/632 252/619 142/563 071/503 003/339",
 }
-# From these loads on, the larger number of copies lowers the success rate: of the oldest key, and
-# on average.
+# For two numbers of copies: from these loads on, the larger number gives the lower success rate.
+# The first load is for the oldest key, the second one for the mean of all keys.
 CROSSINGS = {(1, 2): (0.481, 0.881), (2, 3): (0.281, 0.426), (3, 4): (0.200, 0.274),
              (4, 8): (0.120, 0.149)}  # fmt: skip
 
@@ -128,7 +128,7 @@ def test_an_absent_key_is_answered_wrongly_or_not_at_all() -> None:
 
 @pytest.mark.parametrize("copies", [2, 3])
 def test_two_copies_of_one_other_key_are_as_rare_as_theory_says(copies: int) -> None:
-    """An absent key rarely meets two copies of one other key, as often as in theory.
+    """A query for an absent key meets two copies of one other key as rarely as in theory.
 
     The test compares the owners of slots in small stores, where this happens more often.
     """

@@ -106,7 +106,7 @@ class Judge:
         return found
 
     def _until_sentinel(self) -> Iterator[tuple[int, bytes]]:
-        """Send a sentinel, and yield the frames before its ACK with their queue pairs."""
+        """Send a sentinel; yield the queue pair and the content of each frame before its ACK."""
         session, psn = self._sentinel, self._sentinels
         self._sentinels += 1
         self.packets.send(write(psn, b"sentinel")(session))
@@ -136,7 +136,7 @@ class Rxe:
         self.connect = self._endpoint.connect
 
     def register(self, region: Region) -> Domain:
-        """Register a region with the same content in the virtual machine."""
+        """Register a region of the same layout in the virtual machine."""
         self._regions.append(self._judge.machine.make(Region, region.record, region.count))
         domain: Domain = self._endpoint.register(self._regions[-1])
         return domain

@@ -45,8 +45,7 @@ def test_a_file_has_one_collector_and_any_readers(tmp_path: Path) -> None:
 def test_a_collectors_workers_do_not_keep_its_file(dies: bool, tmp_path: Path) -> None:
     """A running worker process does not keep the file of its ended collector locked.
 
-    Without special care, the file would stay locked as long as a worker has a copy of the
-    descriptor.
+    Otherwise, the file would stay locked as long as a worker has a copy of the descriptor.
     """
     path, (stop_read, stop_write), (here, there) = tmp_path / "records", os.pipe(), os.pipe()
     region = Region(TCP, 3, path)

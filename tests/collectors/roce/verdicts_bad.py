@@ -192,7 +192,7 @@ def lengths() -> Iterator[Case]:
 
 
 def rights() -> Iterator[Case]:
-    """Requests without the right of the queue pair or region, and requests that no peer may send"""
+    """Requests without the right of the queue pair or region; kinds that are always rejected."""
     write_only, add_only = {"access": Access.WRITE}, {"access": Access.ATOMIC}
     yield refused("add without the right", add(0, 8, 1), INVALID, "ACCESS", **write_only)
     yield refused("swap without the right", swap(0, 8, 0, 1), INVALID, "ACCESS", **write_only)

@@ -1,4 +1,4 @@
-"""Missing pulses are detected. Packets that arrive at other times cause no error."""
+"""Missing pulses are detected. Packets outside the window of the pulse cause no error."""
 
 from pathlib import Path
 

@@ -22,7 +22,7 @@ int_microburst = module("int_microburst")
 
 
 def net_of(captures: dict[tuple[str, str, str], Any]) -> Any:
-    """Return a network whose captures (and inner captures) are the values that read() returns."""
+    """Return a network with these inner captures, in the form in which read() returns them."""
 
     def capture(switch: str, neighbour: str, what: str, *, inner: bool) -> Any:
         assert inner

@@ -142,7 +142,8 @@ def test_what_a_switch_adds_takes_or_keeps_is_accounted_for() -> None:
 def test_no_more_frames_are_other_traffic_than_there_is_of_it() -> None:
     """A check fails if h2 receives a frame that no host sent.
 
-    Such a frame is not traffic of other programs, because they send from hosts, too.
+    Frames of other programs are counted where a host sends them, so this frame cannot be one of
+    them.
     """
     net = network()
     net.counters["s1"]["engine"]["transmitted"] += 1

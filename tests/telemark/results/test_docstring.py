@@ -1,4 +1,4 @@
-"""Parser of experiment docstrings; all experiments have complete docstrings."""
+"""The docstrings of experiments are parsed, and each experiment has a complete one."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""--keep: captures and logs remain after the run. Their times are times of day."""
+"""With --keep, captures and logs remain after the run, with the time of day."""
 
 import resource
 import time

@@ -50,7 +50,7 @@ class Checkout:
     said: list[str] = field(default_factory=list)
 
     def outcome(self) -> Outcome:
-        """Return the outcome of a run with a number and this program."""
+        """Return the outcome of a run whose result is a number. The run compiled x.p4."""
         program = P4Source.read(self.folder / "x.p4")
         return Outcome(17, None, [], "", DropReport(), frozenset([program]))
 
@@ -85,7 +85,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checko
     run_cache._code_hash.cache_clear()
     RunCache(SweepOptions(cache=made.sweep_options.cache), print).add(
         TASK, serialize(made.outcome())
-    )  # an earlier run
+    )  # the outcome of an earlier run
     yield made
     run_cache._code_hash.cache_clear()
     run_cache.is_unchanged.cache_clear()

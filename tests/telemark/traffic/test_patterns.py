@@ -51,7 +51,7 @@ def test_few_flows_carry_most_of_a_heavy_tailed_load() -> None:
     counts = np.sort([flow.count for flow in flows])
     assert counts.min() >= 1
     assert counts.mean() == pytest.approx(50, rel=0.15)
-    assert counts[-2000:].sum() > 0.4 * counts.sum()  # a tenth of the flows
+    assert counts[-2000:].sum() > 0.4 * counts.sum()  # the largest tenth of the flows
     assert flows[-1].after_s == pytest.approx(200, rel=0.05)
     assert [flow.id for flow in flows[:3]] == [0, 1, 2]
 

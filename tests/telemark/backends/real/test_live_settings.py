@@ -95,7 +95,7 @@ def test_what_is_changed_shows_at_once(start_experiment: StartExperiment, tmp_pa
     if min(metrics["in_phase"]) <= 100:
         pytest.fail(f"frames by phase: {metrics['in_phase']}; reduce the load on the machine")
 
-    # A frame takes at least its length over the rate, plus the delay.
+    # A frame takes at least its length divided by the rate, plus the delay of the link.
     assert shortest_us[plain] < 400 <= shortest_us[rate]
     assert shortest_us[delay] >= 7000
     assert shortest_us[again] < 400

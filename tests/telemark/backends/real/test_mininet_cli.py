@@ -131,7 +131,7 @@ def open_terminal(tmp_path: Path) -> Iterator[Callable[[], Terminal]]:
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """A terminal for all tests that return to its prompt; it must exit without an error."""
+    """A terminal for all tests that return to its prompt. It must exit without an error."""
     terminal = example(tmp_path_factory.mktemp("terminal"))
     try:
         yield terminal

@@ -158,7 +158,7 @@ def test_datagrams_close_together_are_not_drawn_apart(tmp_path: Path) -> None:
     due_ns = np.array([0, 5_000_000, 100_000_000, 101_000_000], np.uint64)
     due_ns.tofile(tmp_path / "due")
     lasted_ns = []
-    for _ in range(5):  # a loaded machine may delay some of them
+    for _ in range(5):  # a loaded machine may delay some datagrams
         exchange(tmp_path, rate_pps=1, count=4, due=str(tmp_path / "due"))
         sent_ns = np.fromfile(tmp_path / "sent", SENT)["sent_ns"]
         lasted_ns.append(int(sent_ns[3] - sent_ns[0]))

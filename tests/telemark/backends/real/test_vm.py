@@ -54,7 +54,7 @@ def test_its_kernel_is_another_and_its_files_are_these(booted: Machine, tmp_path
 def test_it_sorts_as_this_machine_does(booted: Machine) -> None:
     """NumPy sorts in the virtual machine as it does on this machine.
 
-    In the machine, NumPy uses the widest instructions that the virtual CPU reports.
+    NumPy in the virtual machine uses the widest instructions that the virtual CPU reports.
     """
     for count in (10, 1000):
         numbers = np.random.default_rng(1).permutation(count)
@@ -173,7 +173,7 @@ def test_without_a_kernel_one_line_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(kernel, "FOLDER", tmp_path)
-    # from an earlier version, which needed fewer modules
+    # This file is from an earlier version, which needed fewer modules.
     (tmp_path / "order").write_text("9p.ko\n")
     with pytest.raises(
         TestbedError, match=r"no kernel for a virtual machine; run \./setup\.sh --rdma"

@@ -1,4 +1,4 @@
-"""Virtual time gives the same bytes on each CPU, for all instructions that C and NumPy may use."""
+"""Virtual time gives the same bytes on each CPU, whatever instructions C code and NumPy use."""
 
 import os
 import shutil

@@ -90,7 +90,7 @@ with Network(Line(switches=2, delay_us=100), run, program=WIRE, capture=False) a
 def test_a_run_on_two_threads_ends_when_it_is_asked_to(
     start_experiment: StartExperiment, number: signal.Signals
 ) -> None:
-    """A run on two threads ends at a signal, while both threads are working.
+    """A signal ends a run on two threads while both of them are working.
 
     After SIGKILL, the next run removes the folder of the killed run.
     """

@@ -69,7 +69,7 @@ def test_registers_are_read_cell_by_cell_or_whole(thrift: Thrift, told: Any) -> 
     assert thrift.read_register("I.narrow", 32) == [0, 1, 2, 3]
     assert thrift.read_register("I.narrow", 32, 3) == [3]
     assert thrift.read_register("I.wide", 64, 0) == [5]
-    assert thrift.read_register("I.wide", 63) == [5, 2**63 - 1]  # the value fits
+    assert thrift.read_register("I.wide", 63) == [5, 2**63 - 1]  # each value fits into 63 bits
 
 
 def test_cells_too_large_for_thrift_are_rejected(thrift: Thrift, told: Any) -> None:

@@ -13,7 +13,7 @@ STAND_IN = Path(__file__).with_name("stand_in")
 
 @pytest.fixture
 def p4utils_stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Return the file that records the calls."""
+    """Select the stand-in for p4-utils; return the file in which it records the calls."""
     told = tmp_path / "told"
     told.touch()
     monkeypatch.setenv("TOLD", str(told))

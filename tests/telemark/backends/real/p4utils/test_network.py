@@ -145,7 +145,7 @@ def test_a_switch_starts_and_ends(there: ModuleType, tmp_path: Path) -> None:
     assert "ready (device 7" in (tmp_path / "p4s.s1.log").read_text()
     given.stop()
     assert not given.switch_running()
-    assert process.returncode == 0  # the process has completed its files
+    assert process.returncode == 0  # it ended normally, so its files are complete
 
 
 def test_a_switch_that_cannot_start_says_why(there: ModuleType, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ KNOWN = {"sw_bin": "simple_switch_grpc", "json_path": None, "grpc_port": None, "
 
 
 class P4RuntimeSwitch:
-    """Stand-in for p4-utils' class. `params` are parameters that the class does not know."""
+    """Stand-in for p4-utils' class. `params` has the parameters that the class does not know."""
 
     def __init__(self, name, device_id, **options):
         self.name = name
