@@ -8,8 +8,8 @@ from loaded import StartExperiment
 
 from telemark.errors import IDLE_MACHINE
 
-# The block length (s) and the bound of clocks and delays (us). They leave enough time for a
-# restart: see check_limits().
+# The test is valid up to this time of a restart (s) and this delay of packets (us); see
+# check_limits().
 LONG_S, LIMIT_US = 2, 2**19 // 4
 HEAD = """
 import asyncio
