@@ -43,7 +43,7 @@ class Source:
 
     @property
     def text(self) -> str:
-        """Return the text as written, which may span several lines."""
+        """Return the text as written. It may span several lines."""
         if self.line == self.end_line:
             return self.file.line(self.line)[self.column - 1 : self.end_column - 1]
         inner = [self.file.line(number) for number in range(self.line + 1, self.end_line)]

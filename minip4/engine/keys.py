@@ -63,7 +63,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A table entry with an action and its parameters, a member, or a group."""
+    """A table entry. Its target is an action with parameters, a member, or a group."""
 
     handle: int
     key: tuple[MatchKey, ...]

@@ -209,7 +209,7 @@ class Virtual(Caller):
     def capture(
         self, switch: int, port: int, what: str, path: Path, snaplen: int = SNAPLEN
     ) -> None:
-        """Capture frames that a port receives ("in") or sends ("out") or its link loses ("lost").
+        """Capture frames: received by a port ("in"), sent ("out"), or lost on its link ("lost").
 
         Each frame is captured up to `snaplen` bytes. Must be called before the switch gets its
         engine.
@@ -221,7 +221,7 @@ class Virtual(Caller):
             raise Minip4Error(f"cannot create capture {path}: {os.strerror(ctypes.get_errno())}")
 
     def prepare(self, engine: Engine) -> Engine:
-        """Prepare an engine for install(); called before its links are set."""
+        """Prepare an engine for install(). Must be called before the engine's links are set."""
         pool = self._library.virtual_pool(self._handle)
         engine.library.engine_share_pool(engine.handle, pool)
         return engine
@@ -247,7 +247,7 @@ class Virtual(Caller):
     def flying(self, switch: int, port: int) -> tuple[int, int]:
         """Return the number of packets and bytes in flight on a port's link.
 
-        The engine counts them as delivered.
+        The engine counts these packets as delivered.
         """
         packets, size = u64(), u64()
         self._library.virtual_flying(self._handle, switch, port, byref(packets), byref(size))
@@ -256,14 +256,14 @@ class Virtual(Caller):
     def too_long(self, switch: int, port: int) -> int:
         """Return the number of received frames longer than MAX_FRAME.
 
-        The engine does not count them.
+        The engine does not count these frames.
         """
         return int(self._library.virtual_too_long(self._handle, switch, port))
 
     # --- the control plane -----------------------------------------------------------------
 
     def control_waiting(self) -> Iterator[int]:
-        """Return and reset the switches with digests or frames for their controllers."""
+        """Yield each switch that got digests or frames for its controller since the last call."""
         while (switch := self._library.virtual_control_next(self._handle)) != NONE:
             yield switch
 

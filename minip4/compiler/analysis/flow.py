@@ -85,7 +85,7 @@ class Flow(ExpressionFlow):
         self, d: syntax.Declaration, parameters: list[syntax.Parameter], s: State | None,
         body: syntax.Block,
     ) -> State | None:  # fmt: skip
-        """Follow a body to its end and its returns, where all out parameters must be set."""
+        """Follow a body. All out parameters must be set at its end and at its returns."""
         outer, self.exits = self.exits, Exits()
         s = join_all([self.statement(body, s), *self.exits.returned])
         self.exits = outer
@@ -271,7 +271,7 @@ class Flow(ExpressionFlow):
     def rounds(
         self, entered: State, once: Callable[[State | None], tuple[State | None, State | None]]
     ) -> tuple[State | None, list[State]]:
-        """Return the states after the loop and at returns in it."""
+        """Return the state after the loop, and the states at returns in the loop."""
         outer, was_silent = self.exits, self.is_silent
         before: State | None = entered
         self.is_silent = True

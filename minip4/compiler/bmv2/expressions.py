@@ -42,7 +42,7 @@ _STORED = (
     ir.IsValid,
     ir.ActionData,
     ir.Lookahead,
-)  # operations that treat booleans as data
+)  # BMv2 treats these values as data, even if they are boolean
 _IN_RANGE = ("&", "|", "^", ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||")
 
 
@@ -65,7 +65,7 @@ def _operation(op: str, left: Json | None, right: Json) -> Json:
 
 
 def expression(e: ir.Expression) -> Json:
-    """Return an operand of another expression; it is boolean if `e` is."""
+    """Convert `e` to an operand of another expression. The operand is boolean if `e` is."""
     plain = _plain(e)
     if e.type == BOOL and isinstance(e, _STORED):
         return _operation("d2b", None, plain)
@@ -195,11 +195,11 @@ def parameter(e: ir.Expression) -> Json:
 def _wrapped(value: Json) -> Json:
     if value["type"] in ("expression", "stack_field", "union_stack_field"):
         return {"type": "expression", "value": value}
-    if value["type"] == "local":  # outside of an expression, it has a different type name
+    if value["type"] == "local":  # outside of an expression, a local has a different type name
         return {**value, "type": "runtime_data"}
     return value
 
 
 def target(e: ir.Expression) -> Json:
-    """Return the target of an assignment or a named field, without conversion of booleans."""
+    """Convert `e` to an assignment target or a named field. Booleans are not converted."""
     return _plain(e)

@@ -64,7 +64,7 @@ class Conversions:
         raise P4Error(f"{what} is {describe(of)}", e.source, describe(to))
 
     def integer_as(self, e: syntax.Expression, to: Type, plain: types.Bits) -> syntax.Expression:
-        """Convert a compile-time integer to type `to`, which is `plain` or a newtype of it."""
+        """Convert a compile-time integer to type `to`: the type `plain`, or a newtype of it."""
         value = e.constant
         if isinstance(value, int) and reduced(value, plain) != value:
             message = f"{value} does not fit in {plain}; it becomes {reduced(value, plain)}"
@@ -231,7 +231,7 @@ class Conversions:
 
 
 def _is_weaker(left: syntax.Expression, right: syntax.Expression) -> bool:
-    """Return whether the type of `left` must follow the type of `right`."""
+    """Return whether `left` must be converted to the type of `right`."""
     if left.type is types.INTEGER:
         return not isinstance(right.type, types.SerializableEnum)
     braces = (syntax.ListExpression, syntax.StructExpression, syntax.InvalidHeader)

@@ -9,7 +9,7 @@ from minip4.compiler.errors import P4Error
 
 
 def control_plane_name(declaration: syntax.Declaration, prefix: str = "") -> str:
-    """Return the full name of a declaration in the instance `prefix`, which is "" at top level.
+    """Return the full name of a declaration in the instance `prefix` ("" at top level).
 
     `@name(".x")` is absolute: the result has neither the prefix nor the dot.
     """

@@ -98,7 +98,7 @@ def _is_unsigned(of: types.Type) -> bool:
 
 
 def slice_of(operand: ir.Expression, high: int, low: int) -> ir.Expression:
-    """Return `operand[high:low]` (8.6), which is always unsigned."""
+    """Return `operand[high:low]` (8.6). The result is always unsigned."""
     of = operand.type
     assert isinstance(of, Bits)
     result = Bits(high - low + 1)

@@ -81,7 +81,7 @@ class Expressions:
         return value
 
     def pinned(self, place: places.Place, source: syntax.Source) -> places.Place:
-        """Return the place with saved run-time indices, which later code cannot change."""
+        """Return the place with saved run-time indices. Later code cannot change saved indices."""
         if isinstance(place, places.Indexed):
             inner = [self.pinned(p, source) for p in place.places]
             return places.Indexed(self.context.saved(place.index, source), inner)
@@ -269,7 +269,7 @@ class Expressions:
     def _divide(
         self, expression: syntax.Binary, dividend: ir.Expression, divisor: ir.Expression
     ) -> ir.Expression:
-        """Divide by a power of two with shifts and masks, since targets need not divide."""
+        """Divide by a power of two with shifts and masks. So targets need no division."""
         of = dividend.type
         if isinstance(dividend, ir.Constant) and dividend.value == 0:
             return dividend

@@ -2,7 +2,7 @@
 
 In such a string, cpp executes directives, replaces macros and merges blanks, except in the first
 line and in the part of the last line after the quote. Comments are preserved. Lines removed by
-directives become empty lines. For more than eight of them, cpp writes a line marker.
+directives become empty lines. If these are more than eight lines, cpp writes a line marker.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ enum {
     DIGEST_MAX_WORDS = 32
 };
 
-/* The start of each parsed packet, which is the same for all programs. */
+/* The start of each parsed packet. This part is the same for all programs. */
 struct phv_start {
     uint64_t enqueued_us;    /* in P4 time */
     uint32_t packet_length;  /* changes with setValid and setInvalid, as in simple_switch */
@@ -153,7 +153,7 @@ ALWAYS_INLINE uint64_t arrived_us(const struct context *c)
 
 /* --- state that generated code reads and writes ---------------------------------------------- */
 
-extern const uint64_t no_register[];  /* zeros, which a read with an index out of bounds returns */
+extern const uint64_t no_register[];  /* zeros; the result of a read with an index out of bounds */
 
 ALWAYS_INLINE const uint64_t *register_cell(struct context *c, unsigned number, uint32_t size,
                                             unsigned limbs, uint64_t index)

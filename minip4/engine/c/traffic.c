@@ -1,5 +1,5 @@
-/* The traffic manager: the queues of each port with their rates and depths, and the links after
- * them. */
+/* The traffic manager: the queues of each port (with their rates and depths), and the links after
+ * the queues. */
 #include "engine_internal.h"
 
 void fifo_push(struct fifo *fifo, struct packet *packet)

@@ -203,7 +203,7 @@ class Trace:
 
     @property
     def _statements(self) -> set[int]:
-        """Return the actions of hidden tables, which are statements of a control's body."""
+        """Return the actions of hidden tables. They are statements in the body of a control."""
         return {t.default_action.id for t in self._tables if t.is_hidden and t.default_action}
 
     def _read(self, e: _Event) -> list[str]:

@@ -61,7 +61,7 @@ static void send_waiting(struct direction *direction, uint64_t now_ns)
     }
 }
 
-/* Send the frame at its arrival time, so that a late wake-up of this process does not delay it. */
+/* Send the frame at its arrival time. So a late wake-up of this process does not delay it. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
                     uint64_t arrived_ns, uint64_t now_ns)
 {

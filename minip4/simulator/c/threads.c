@@ -324,7 +324,7 @@ enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max
 
 /* --- threads ------------------------------------------------------------------------------------------ */
 
-/* Returns false if out of memory or threads. */
+/* Returns false if out of memory, or if a thread cannot be created. */
 bool threads_create(struct virtual *v)
 {
     uint32_t count = v->partitions;
