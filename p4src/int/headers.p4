@@ -18,8 +18,8 @@ const bit<2> NPT_UNDEFINED = 3;
 
 const bit<64> PROBE_MARKER = 0x54454C454D41524B;  // "TELEMARK"
 
-// Length of shim and INT header together in bytes, and length of the INT header in 4-byte words,
-// which the length in the shim counts.
+// Length of shim and INT header together in bytes. The second constant is the length of the INT
+// header in words of 4 bytes, which is a part of the length in the shim.
 const bit<16> INT_BYTES = 16;
 const bit<8> INT_HEADER_WORDS = 3;
 

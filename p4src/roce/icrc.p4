@@ -22,7 +22,7 @@
 @noWarn("invalid-header")
 control Icrc(in headers_t hdr, inout bit<32> icrc) {
     const bit<32> AS_INITIALLY = 0x62F52692;
-    // replaces the InfiniBand header, which RoCE does not have
+    // stands for the InfiniBand Local Route Header (RoCE has none): eight bytes of ones
     const bit<64> LOCAL_ROUTE = 0xFFFFFFFFFFFFFFFF;
     CoverPayload() cover_payload;
     bit<COVERED_BITS> covered = (bit<COVERED_BITS>)AS_INITIALLY;
