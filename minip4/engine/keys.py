@@ -72,7 +72,7 @@ class Entry:
     priority: int
     """The entry with the largest priority wins.
 
-    It is 0 in tables without ternary, range and optional fields.
+    The priority is 0 in tables without ternary, range and optional fields.
     """
     is_const: bool
     member: int | None = None

@@ -46,7 +46,7 @@ class Expressions:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.params: list[int] = []
-        """The word of each parameter in the data of the current action."""
+        """For each parameter of the current action, the index of its first word in the data."""
         self.wide_bits = 0
         """The number of bits that limbs must hold; 0 means that no expression needs limbs."""
 

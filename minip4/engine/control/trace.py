@@ -22,7 +22,7 @@ BUFFER_WORDS = 1 << 16  # as in trace.c
 MAX_OPEN = 4096
 """Limit of unfinished packets.
 
-Above it, the oldest one is written although it is unfinished.
+Above this limit, the trace of the oldest packet is written, although this packet is unfinished.
 """
 
 INSTANCES = {1: "ingress clone", 2: "egress clone", 4: "recirculated", 5: "multicast",
