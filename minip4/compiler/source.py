@@ -12,7 +12,7 @@ class SourceFile:
     path: str
     text: str
     is_system: bool = False  # core.p4 or v1model.p4, whose declarations are built in
-    includes: list[SourceFile] = field(default_factory=list, repr=False)  # directly
+    includes: list[SourceFile] = field(default_factory=list, repr=False)  # included directly
     _lines: list[str] = field(default_factory=list, repr=False)
 
     def line(self, number: int) -> str:

@@ -293,7 +293,7 @@ class Flow(ExpressionFlow):
     def action_call(
         self, action: syntax.Action, arguments: list[syntax.Expression | None], s: State | None
     ) -> State | None:
-        """Follow the body of an action, once per state before it."""
+        """Follow the body of an action. Calls with the same state before it share the result."""
         for p, a in zip(action.parameters, arguments, strict=True):
             s = self.copy_in(p, a, s)
         if s is None:

@@ -18,7 +18,7 @@ _MAX_FRAGMENT = 200
 
 
 def source_info(source: Source | None) -> Json:
-    """`{"source_info": ...}`, or nothing if there is no source."""
+    """Return `{"source_info": ...}`, or {} if there is no source."""
     if source is None:
         return {}
     text = source.text

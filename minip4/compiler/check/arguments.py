@@ -57,7 +57,7 @@ class Arguments:
         name: str,
         call: syntax.Node,
     ) -> list[syntax.Argument | None]:
-        """Return the argument of each parameter, or None, with positions and names resolved."""
+        """Return one element per parameter: its argument, or None if the argument is omitted."""
         given: dict[str, syntax.Argument] = {}
         names = [p.name for p in parameters]
         expected = f"{name}({', '.join(names)})"

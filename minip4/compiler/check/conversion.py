@@ -30,7 +30,7 @@ class Conversions:
     # ------------------------------------------------------------ implicit conversions
 
     def convert(self, e: syntax.Expression, to: Type, what: str) -> syntax.Expression:
-        """Convert `e` to type `to`, with explicit casts; `what` is its name in errors."""
+        """Convert `e` to type `to` by inserting casts. `what` is its name in error messages."""
         of = e.type
         if isinstance(e, (syntax.ListExpression, syntax.StructExpression)):
             converted = self.convert_braces(e, to, what)
@@ -78,7 +78,7 @@ class Conversions:
     def convert_braces(
         self, e: syntax.ListExpression | syntax.StructExpression, to: Type, what: str
     ) -> syntax.Expression | None:
-        """Convert braces to a struct, tuple, list or stack; None if `to` is none of these."""
+        """Convert braces to a struct, tuple, list or stack. Return None if `to` is another type."""
         if isinstance(to, types.HeaderUnion):
             return None
         if isinstance(to, types.StructLike):

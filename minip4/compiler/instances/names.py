@@ -65,7 +65,7 @@ def _expression_name(expression: syntax.Expression) -> str:
 
 
 def _format(expression: syntax.Expression) -> str:
-    """Format a constant in the base of the first number of its expression."""
+    """Return the format of a constant: the number base of the first number in its expression."""
     match expression:
         case syntax.IntLiteral():
             prefix = re.match(r"(?:[0-9]+[ws])?0([xXbBoO])", expression.text)

@@ -107,7 +107,7 @@ def profile_of(item: ExternObject) -> tuple[str, int]:
 
     A selector of TNA that has a profile as argument is known by the name of this profile.
     """
-    if item.type.name == "action_selector":  # of v1model, whose first argument is the algorithm
+    if item.type.name == "action_selector":  # of v1model; the first argument is the algorithm
         first = item.arguments[1]
     else:
         first = item.arguments[0]

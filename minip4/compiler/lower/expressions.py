@@ -330,7 +330,7 @@ class Expressions:
         return value
 
     def _struct(self, expression: syntax.StructExpression) -> places.Value:
-        # Without the type of a struct (`f({b = x, a = y})`), the order is the written one.
+        # If the struct type is unknown (`f({b = x, a = y})`), the fields are in the written order.
         values = self.values([v.value for v in expression.values], expression.order or None)
         members = {v.name: value for v, value in zip(expression.values, values, strict=True)}
         of = types.strip_newtypes(self.context.environment.resolve(expression.type))

@@ -196,7 +196,7 @@ class Parsers:
     def _cases(
         self, case: syntax.SelectCase, widths: list[int], target: str | None
     ) -> list[ir.Case]:
-        """Return one case per combination of expanded ranges."""
+        """Return one case per combination of matches. A keyset may need several matches."""
         if len(case.keys) != len(widths):
             raise P4Error("this keyset does not match the type of the select key", case.source)
         choices = [self._matches(k, w) for k, w in zip(case.keys, widths, strict=True)]

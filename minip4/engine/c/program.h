@@ -11,7 +11,7 @@
 #include "table.h"
 #include "trace.h"
 
-/* v1model's PacketInstanceType values of simple_switch. */
+/* Values of v1model's instance_type in simple_switch (PacketInstanceType). */
 enum instance_type {
     INSTANCE_NORMAL = 0,
     INSTANCE_INGRESS_CLONE = 1,
@@ -37,7 +37,7 @@ struct phv_start {
     uint32_t truncate_to;    /* payload bytes after truncation; UINT32_MAX: not truncated */
     uint16_t payload;        /* number of bytes that the parser extracted from the frame */
     uint16_t egress_port;
-    uint8_t priority;        /* priority of its queue */
+    uint8_t priority;        /* priority of the packet's queue */
     bool is_clone;
     uint16_t ingress_port;
     uint32_t trace;          /* number of the packet in the trace; 0 means not traced */

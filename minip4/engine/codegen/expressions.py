@@ -71,7 +71,7 @@ class Expressions:
         return self.value(e, 64)
 
     def for_width(self, e: m.Expr, width: int) -> tuple[str, int]:
-        """Return C code for a value, correct in its low `width` bits, and its representation."""
+        """Return C code for a value with correct low `width` bits, and its representation."""
         rep = 64 if width <= 64 else 128 if width <= 128 else WIDE
         if rep == WIDE:
             self.wide_bits = max(self.wide_bits, width)
@@ -354,7 +354,7 @@ class Expressions:
         return f"{place.pointer}->{self.layout.writes(place.type, field)}", field
 
     def readable(self, e: m.Expr) -> tuple[str, m.Field]:
-        """Return C code for the stored field, from which code can extract bits."""
+        """Return C code for the field that an expression reads."""
         place, field = self.accessed(e)
         _check_number(field)
         return f"{place.pointer}->{self.layout.reads(place.type, field)}", field

@@ -130,7 +130,7 @@ class Trace:
             oldest.lines.append("... truncated")
             yield oldest.text()
 
-    # --- events: each gives lines, of which the first may become the block's title ---------------
+    # --- events: each becomes lines; the first line may become the title of the block -------------
 
     def _in(self, e: _Event) -> list[str]:
         return [f"packet {e.packet}: in at port {e.port}, {e.number} bytes, {_time(e.time_ns)}"]

@@ -84,7 +84,7 @@ class Device(Generic[D]):
         return self.running
 
     def get_config(self, response_type: int) -> p4r.ForwardingPipelineConfig:
-        """Return the requested fields of the config of the pipeline."""
+        """Return the requested fields of the pipeline's config."""
         full = self.pipeline.config
         config = p4r.ForwardingPipelineConfig()
         if full.HasField("cookie"):

@@ -111,7 +111,7 @@ class Pipeline(Generic[D]):
         self.dataplane.close()
 
     def take_over(self, old: "Pipeline[D]") -> None:
-        """Copy the entries of another pipeline. Raises StatusError if one does not fit."""
+        """Copy the entries of another pipeline. Raises StatusError if an entry does not fit."""
         for update in old.state():
             try:
                 self._prepare(update)()
@@ -180,7 +180,7 @@ class Pipeline(Generic[D]):
         return [error or aborted for error in errors]
 
     def _perform(self, operations: list[Operation], errors: list[StatusError | None]) -> int | None:
-        """Perform operations atomically for packets. Return the index of a failed one, or None."""
+        """Perform operations atomically for packets. Return the index of one that fails, or None."""
         undos: list[Undo] = []
         try:
             with self.dataplane.batch():

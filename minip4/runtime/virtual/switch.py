@@ -92,7 +92,7 @@ class VirtualSwitch:
 
     @property
     def is_traced(self) -> bool:
-        """Return whether write_trace() must be called before the engine's buffer is full."""
+        """Return whether there is a trace. If so, write_trace() must be called regularly."""
         return self._trace is not None
 
     def write_trace(self, *, is_end: bool = False) -> None:

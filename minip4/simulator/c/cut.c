@@ -254,7 +254,7 @@ static bool move_flights(struct partition *from)
     return is_done;
 }
 
-/* Return the partition with the earliest frame, among those with frames `left`. */
+/* Return the partition with the earliest frame, among those with frames left (`left`). */
 static struct partition *first_to_come(const struct virtual *v, const uint32_t *left)
 {
     struct partition *found = NULL;

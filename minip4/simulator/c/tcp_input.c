@@ -9,7 +9,7 @@ enum {
     OPTION_SACK_PERMITTED = 4, OPTION_SACK = 5, OPTION_TIMESTAMP = 8,
     ECN = 3, CE = 3,     /* RFC 3168: mask of the ECN field, and the code point of marked packets */
     DEFAULT_MSS = 536,   /* RFC 9293, 3.7.1: the MSS of a peer that sends no MSS option */
-    /* not delayed at the start, so that slow start is not slowed down (RFC 5681, 4.2) */
+    /* number of acknowledgements that are not delayed at the start (slow start: RFC 5681, 4.2) */
     QUICK_ACKS = 16
 };
 
