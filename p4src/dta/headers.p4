@@ -5,7 +5,7 @@
 
 #include "../include/headers.p4"
 
-#ifndef DTA_NACK_TRACKING  // prototype reporters: 1: header with loss tracking; 0: header without
+#ifndef DTA_NACK_TRACKING  // prototype reporters: 1: with loss tracking; 0: without
 #define DTA_NACK_TRACKING 1
 #endif
 

@@ -1,4 +1,4 @@
-/* Assigns sequence numbers to reports. Stores reports, so that they can be sent again. */
+/* Assigns sequence numbers to reports. Stores reports, in order to send them again on request. */
 #ifndef TELEMARK_DTA_REPORTER_RING_P4
 #define TELEMARK_DTA_REPORTER_RING_P4
 

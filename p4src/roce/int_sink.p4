@@ -182,7 +182,7 @@ control SinkEgress(
     ReadoutDeparture() readout_departure;
 
     apply {
-        // The sink made this clone, which has stored headers.
+        // The sink made this clone; it contains stored headers.
         if (standard_metadata.instance_type == EGRESS_CLONE && hdr.kept_shim.isValid()
             && meta.roce.session != NO_SESSION) {
             write_record.apply(hdr, meta, standard_metadata);

@@ -180,7 +180,7 @@ class Pipeline(Generic[D]):
         return [error or aborted for error in errors]
 
     def _perform(self, operations: list[Operation], errors: list[StatusError | None]) -> int | None:
-        """Perform operations atomically for packets. Return the index of one that fails, or None."""
+        """Perform operations atomically for packets. Return the index of a failed one."""
         undos: list[Undo] = []
         try:
             with self.dataplane.batch():
