@@ -31,7 +31,7 @@ struct watch_t {
     bit<1> first;    // this switch is the first of the domain; it sets the marks
     bit<1> last;     // this switch is the last of the domain; it clears the marks
     bit<1> tunnel_end;  // this switch also removes the outer IPv6 header
-    bit<6> dscp;        // DSCP outside of the domain; the last switch restores the marks from it
+    bit<6> dscp;        // DSCP outside of the domain; the last switch restores mark bits from it
     bit<8> methods;
     bit<32> flow;     // number of the flow; the controller assigns it
     bit<48> now_us;   // arrival time of the packet on the common clock

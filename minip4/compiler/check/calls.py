@@ -359,7 +359,7 @@ def _count_varbits(of: Type) -> int:
 
 
 def smallest(of: Type) -> int | None:
-    """Return the minimum width in bits. A varbit may be empty; a union has any of its members."""
+    """Return the minimum width in bits: with empty varbits, and the smallest members of unions."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.Varbit):
         return 0

@@ -45,8 +45,8 @@ class Application:
     site: ir.Field | None
 
 
-# The shared controls that Restart has found, as pairs (instance name, reason). The reason is None
-# if the control itself is shared, a shared parameter, or Exit if an action of the control exits.
+# The shared controls that Restart has found, as pairs (instance name, reason). The reason is a
+# parameter that is shared, Exit if an action exits, or None if the control itself is shared.
 Shared = set[tuple[str, syntax.Parameter | type[syntax.Exit] | None]]
 
 

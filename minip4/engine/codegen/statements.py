@@ -37,8 +37,8 @@ class Statements(StateStatements):
         self.expressions.params = param_words(action)
         call = self.traced(f"TRACE_ACTION({action.id}, d, {data_words(action)})")
         body = [*call, *self.body(action.primitives)]
-        # An action that gets the address of a variable is inlined. Otherwise, the variable would
-        # have to be in memory.
+        # An action that uses local variables gets their address. So it must be inlined. Otherwise,
+        # the variables would have to be in memory.
         head = "ALWAYS_INLINE" if action.id in self.layout.inlined else "static inline"
         return (
             f"{comment(action.name)}\n"

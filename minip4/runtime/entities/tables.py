@@ -140,7 +140,7 @@ class Tables:
         return self._dataplane.clock()
 
     def select(self, table: Table, message: p4r.TableEntry) -> list[Entry]:
-        """Return the entries with the key in a message, or all entries if there is no key in it."""
+        """Return the entries with the message's key, or all entries if the message has no key."""
         with engine_calls(f"table {table.name}"):
             now_ns = self._dataplane.clock()
             if message.match:

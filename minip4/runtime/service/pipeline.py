@@ -180,7 +180,7 @@ class Pipeline(Generic[D]):
         return [error or aborted for error in errors]
 
     def _perform(self, operations: list[Operation], errors: list[StatusError | None]) -> int | None:
-        """Perform operations atomically for packets. Return the index of a failed one."""
+        """Perform operations atomically for packets. If one fails, return its index."""
         undos: list[Undo] = []
         try:
             with self.dataplane.batch():

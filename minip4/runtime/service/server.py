@@ -22,7 +22,8 @@ from minip4.runtime.status import (
 
 API_VERSION = "1.4.1"
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 15_000, 10_000
-READ_CHUNK = 500  # entities per ReadResponse; must stay well below a client's limit of 4 MB
+# maximum entities per ReadResponse; a response must stay well below a client's limit of 4 MB
+READ_CHUNK = 500
 # maximum size of a request; gRPC rejects larger ones with RESOURCE_EXHAUSTED
 MAX_MESSAGE_BYTES = 64 << 20
 MAX_UPDATES = 1 << 20  # maximum number of updates in a WriteRequest

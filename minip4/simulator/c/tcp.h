@@ -59,7 +59,7 @@ struct segment {
 /* A ring whose size is a power of two; segment number i is at index i & (room - 1). */
 struct sending {
     struct segment *segment;
-    uint64_t first, end;      /* numbers of the first segment, and after the last */
+    uint64_t first, end;      /* number of the first segment, and number after the last one */
     uint32_t room;
     /* number of segments in each state; a lost segment is not sacked */
     uint32_t sacked, lost, again;

@@ -44,7 +44,7 @@ static void keep(struct tcp *t, uint64_t begin, uint64_t end)
     in->range[at] = (struct range){begin, end, ++in->touched};
 }
 
-/* Deliver the data up to `end`, which arrived in order; and stored ranges that follow them. */
+/* Deliver the data up to `end`, and the stored ranges that are now in order. */
 static void advance(struct tcp *t, uint64_t end)
 {
     struct receiving *in = &t->in;
