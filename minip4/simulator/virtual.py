@@ -153,10 +153,10 @@ class Virtual(Caller):
     def run(self, until_ns: int, max_events: int = 2**62) -> Stop:
         """Process events up to and including `until_ns`, in order of time.
 
-        Returns earlier after `max_events` events (approximately, on several threads), if a switch
-        has messages for its controller, or if an application has received packets. SHORT means that
-        memory is short, for example because there are more than max_packets packets; the network
-        cannot continue then.
+        Returns earlier in three cases: after `max_events` events (on several threads: about this
+        number), if a switch has messages for its controller, or if an application has received
+        packets. SHORT means that memory is short, for example because there are more than
+        max_packets packets. The network cannot continue then.
         """
         return Stop(self._library.virtual_run(self._handle, until_ns, max_events))
 
