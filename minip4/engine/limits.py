@@ -42,7 +42,7 @@ class WideWords:
 
 
 def check_state(program: m.Program) -> None:
-    """Raise TooLarge if headers exceed a frame or the state exceeds its limit.
+    """Raise TooLarge if a header is too long, or if the state needs too much memory.
 
     Tables count only with their const entries; other entries need memory when they are added.
     """

@@ -164,7 +164,7 @@ class Virtual(Caller):
 
     @property
     def partitions(self) -> list[Partition]:
-        """Return the partitions and their work since the last run, without idle threads."""
+        """Return the state of each partition that has nodes, as after the last run."""
         state, found = PartitionState(), []
         for number in range(self._threads):
             self._library.virtual_partition(self._handle, number, byref(state))

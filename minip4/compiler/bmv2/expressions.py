@@ -182,7 +182,7 @@ def _cast(e: ir.Cast) -> Json:
 
 
 def parameter(e: ir.Expression) -> Json:
-    """Return a value as a parameter of a primitive; expressions have an additional wrapper."""
+    """Convert `e` to a parameter of a primitive. Expressions have an additional wrapper there."""
     if e.type == BOOL:
         if isinstance(e, ir.Constant):
             return data(e.value, 8)

@@ -36,7 +36,7 @@ def add_tagged(
     source: syntax.Source,
     tags: tuple[int, ...] = (),
 ) -> None:
-    """Add each field of a place to the lists with which it or an enclosing struct is tagged."""
+    """Add each field of a place to its field lists. Tags of an enclosing struct count, too."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.StructLike) and isinstance(place, places.Group | places.Header):
         for f in of.declaration.fields:

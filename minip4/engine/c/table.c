@@ -97,7 +97,7 @@ static bool make_room(struct table *t, void **array, size_t *room, size_t capaci
         larger = is_last ? memory_reserve(most * size) : memory_take(capacity * size);
     if (!larger)
         return false;
-    memset(larger, 0, old_size); /* fault in pages before packets wait */
+    memset(larger, 0, old_size); /* page faults occur now, not while packets wait */
     lock_take(t->lock, HOLD_ENTRY);
     if (old)
         memcpy(larger, old, old_size);

@@ -193,7 +193,8 @@ static inline bool moment_is_before(const struct moment *a, const struct moment 
     return a->sent_ns != b->sent_ns ? a->sent_ns < b->sent_ns : a->number < b->number;
 }
 
-/* How often a partition found no work in a run, and since when (0: only for a short time). */
+/* The number of polls in which a partition has found no work since its last event, and when this
+ * wait began (0 if it is short). */
 struct wait {
     uint64_t since_ns;
     uint64_t before_ns; /* waited_ns of the partition at the start of the run */
