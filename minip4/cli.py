@@ -29,7 +29,7 @@ _COMMANDS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that reports errors in one line, without the usage."""
+    """A parser that reports an error in one line. It does not print the usage message."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: error: {message} (see --help)\n")

@@ -20,7 +20,7 @@ from minip4.compiler.warnings import P4Warning
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """The program for a switch, and the P4Info for its controller.
+    """The output of the compiler: BMv2 JSON for the switch, and P4Info for its controller.
 
     `warnings` are ordered by source location; `str()` of a warning is the text for the user.
     """

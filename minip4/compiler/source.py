@@ -12,7 +12,7 @@ class SourceFile:
     path: str
     text: str
     is_system: bool = False  # core.p4 or v1model.p4, whose declarations are built in
-    includes: list[SourceFile] = field(default_factory=list, repr=False)  # directly
+    includes: list[SourceFile] = field(default_factory=list, repr=False)  # included directly
     _lines: list[str] = field(default_factory=list, repr=False)
 
     def line(self, number: int) -> str:
@@ -43,7 +43,7 @@ class Source:
 
     @property
     def text(self) -> str:
-        """Return the text as written, which may span several lines."""
+        """Return the text as written. It may span several lines."""
         if self.line == self.end_line:
             return self.file.line(self.line)[self.column - 1 : self.end_column - 1]
         inner = [self.file.line(number) for number in range(self.line + 1, self.end_line)]

@@ -61,7 +61,7 @@ class Bits(Type):
 
 @dataclass(slots=True, frozen=True)
 class Varbit(Type):
-    """`varbit<width>`, which has at most `width` bits."""
+    """`varbit<width>`. A value has at most `width` bits."""
 
     width: int
 
@@ -82,7 +82,7 @@ class Stack(Type):
 
 @dataclass(slots=True, frozen=True)
 class Tuple(Type):
-    """`tuple<...>`, and `{a, b}` of an unknown struct type."""
+    """`tuple<...>`. Also the type of `{a, b}` if the struct type is unknown."""
 
     elements: tuple[Type, ...]
 
@@ -92,7 +92,7 @@ class Tuple(Type):
 
 @dataclass(slots=True, frozen=True)
 class List(Type):
-    """`list<element>`, which exists only at compile time, for constructor arguments."""
+    """`list<element>`. Lists exist only at compile time, as constructor arguments."""
 
     element: Type
 
@@ -112,7 +112,7 @@ class Set(Type):
 
 @dataclass(slots=True, frozen=True)
 class AnonymousStruct(Type):
-    """`{a = 1, b = 2}` of an unknown struct type (e.g. data of a digest)."""
+    """The type of `{a = 1, b = 2}` if the struct type is unknown (e.g. data of a digest)."""
 
     fields_in_order: tuple[tuple[str, Type], ...]
 
@@ -187,7 +187,7 @@ class Enum(Named):
 
 @dataclass(slots=True, frozen=True)
 class SerializableEnum(Named):
-    """`enum bit<8> E {...}`; `underlying` is the Bits type, a member's `.number` its value."""
+    """`enum bit<8> E {...}`. `underlying` is its Bits type; the values are in `member.number`."""
 
     declaration: syntax.EnumDeclaration
 
@@ -200,7 +200,7 @@ class SerializableEnum(Named):
 
 @dataclass(slots=True, frozen=True)
 class NewType(Named):
-    """`type bit<9> PortId_t;`, which is like `underlying` but needs a cast for conversion."""
+    """`type bit<9> PortId_t;`. It is like `underlying`, but a conversion needs a cast."""
 
     declaration: syntax.TypedefDeclaration
 
@@ -247,7 +247,7 @@ class Function(Type):
 
 @dataclass(slots=True, frozen=True)
 class TableType(Type):
-    """The type of a table's name used as a value, which has only the member `.apply()`."""
+    """The type of an expression that names a table. Its only member is `.apply()`."""
 
     table: syntax.Table
 
@@ -257,7 +257,7 @@ class TableType(Type):
 
 @dataclass(slots=True, frozen=True)
 class ApplyResult(Type):
-    """The type of `t.apply()`, which has the members hit, miss (bool) and action_run."""
+    """The type of `t.apply()`. Its members are hit and miss (bool), and action_run."""
 
     table: syntax.Table
 
@@ -267,7 +267,7 @@ class ApplyResult(Type):
 
 @dataclass(slots=True, frozen=True)
 class ActionRun(Type):
-    """The type of `t.apply().action_run`, which only a switch can use."""
+    """The type of `t.apply().action_run`. Only a switch statement can use such a value."""
 
     table: syntax.Table
 
@@ -320,7 +320,7 @@ def strip_newtypes(of: Type) -> Type:
 
 
 def width_in_bits(of: Type) -> int | None:
-    """Return the bits of a value in a packet or key.
+    """Return the number of bits of a value in a packet or key.
 
     For a varbit, this is the maximum. Returns None if the width is undefined.
     """

@@ -59,7 +59,7 @@ class Warnings:
 
 
 def print_warnings(warnings: Iterable[P4Warning], disabled: Collection[str] = ()) -> None:
-    """Print warnings to stderr, except those of `disabled` kinds (or ALL)."""
+    """Print warnings to stderr. Kinds in `disabled` are omitted; ALL stands for all kinds."""
     for warning in warnings:
         if ALL not in disabled and warning.kind not in disabled:
             print(warning, file=sys.stderr)

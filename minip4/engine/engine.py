@@ -79,7 +79,7 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
             del self.library  # its memory is freed when the last reference is deleted
 
     def process(self, port: int, frame: bytes, time_ns: int) -> list[tuple[int, bytes]]:
-        """Receive one frame, and return all (port, frame) pairs that leave until no work is due.
+        """Receive one frame. Return the (port, frame) pairs that leave until no work is due.
 
         This is for tests without a driver. All ports are up, and time advances from `time_ns` as
         queues and links require.
@@ -108,7 +108,7 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
             taken.append((port.value, bytes(self._frame[:length])))
 
     def repeat(self, port: int, frames: Sequence[bytes], rounds: int, time_ns: int) -> None:
-        """Process frames of one length `rounds` times in the pipeline, for benchmarks."""
+        """For benchmarks: process frames of equal length `rounds` times in the pipeline."""
         self._open()
         if not frames or any(len(f) != len(frames[0]) for f in frames):
             raise InvalidArgument("repeat() needs at least one frame, all of the same length")

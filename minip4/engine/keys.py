@@ -63,7 +63,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A table entry with an action and its parameters, a member, or a group."""
+    """A table entry. Its target is an action with parameters, a member, or a group."""
 
     handle: int
     key: tuple[MatchKey, ...]
@@ -72,7 +72,7 @@ class Entry:
     priority: int
     """The entry with the largest priority wins.
 
-    It is 0 in tables without ternary, range and optional fields.
+    The priority is 0 in tables without ternary, range and optional fields.
     """
     is_const: bool
     member: int | None = None

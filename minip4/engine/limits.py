@@ -16,7 +16,7 @@ MAX_PARSED_BYTES = 64 << 10  # headers and metadata of a packet; there may be 65
 MAX_STATE_BYTES = 1 << 30  # registers, counters, meters, action profiles, const entries
 MAX_HEADER_BYTES = 64 << 10  # the longest frame has 9,216 bytes
 MAX_WIDE_WORDS = 1 << 18  # words of fields wider than 64 bits, counted once per use in the program
-MAX_CODE_LINES = 100_000  # lines of C, which cc compiles in about a minute
+MAX_CODE_LINES = 100_000  # lines of C; cc compiles this number in about a minute
 LARGE_CODE_LINES = 10_000  # above this limit, cc optimizes less, since its time grows quadratically
 
 METER_BYTES = 152  # size of struct meter in program.h
@@ -25,7 +25,7 @@ ENTRY_WORDS = 8  # words of an entry other than key, mask and data: head, counte
 
 
 class WideWords:
-    """Counts the words of wide fields while a program is read, since each use becomes C code."""
+    """Counts the words of wide fields while a program is read. Each use becomes C code."""
 
     def __init__(self) -> None:
         self._words = 0
@@ -42,7 +42,7 @@ class WideWords:
 
 
 def check_state(program: m.Program) -> None:
-    """Raise TooLarge if headers exceed a frame or the state exceeds its limit.
+    """Raise TooLarge if a header is too long, or if the state needs too much memory.
 
     Tables count only with their const entries; other entries need memory when they are added.
     """

@@ -60,7 +60,7 @@ class Header:
 
 @dataclass(slots=True, eq=False)
 class HeaderArray:
-    """Consecutive headers, namely a header stack, or one member of a stack of unions."""
+    """Consecutive headers: a header stack, or one member of all unions in a stack of unions."""
 
     name: str
     type: HeaderType

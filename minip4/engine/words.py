@@ -9,7 +9,7 @@ from minip4.engine import model as m
 
 
 def limbs(width: int) -> int:
-    """Return the words of a value; a 0-bit value has one word, which is 0."""
+    """Return the number of words of a value. A 0-bit value has one word, with value 0."""
     return max(1, (width + 63) // 64)
 
 
@@ -43,7 +43,7 @@ class KeyLayout:
     def pack(cls, widths: list[int], *, byte_aligned: bool = False) -> KeyLayout:
         places, word, used = [], 0, 0
         for width in widths:
-            width = max(1, width)  # a 0-bit field takes one bit, which is always zero
+            width = max(1, width)  # a 0-bit field takes one bit; this bit is always zero
             room = (width + 7) // 8 * 8 if byte_aligned else width
             if used and (room > 64 - used):
                 word, used = word + 1, 0
@@ -55,7 +55,7 @@ class KeyLayout:
         return cls(tuple(widths), tuple(places), word + bool(used))
 
     def words(self, values: list[int]) -> list[int]:
-        """Return the words of a key; values are truncated to the width of their field."""
+        """Return the words of a key. Each value is truncated to the width of its field."""
         result = [0] * self.count
         for value, width, (word, shift) in zip(values, self.widths, self.places, strict=True):
             value &= (1 << width) - 1

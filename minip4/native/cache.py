@@ -29,7 +29,7 @@ def folder() -> Path:
 
 @contextmanager
 def held(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Yield the path of a cached file, which is not deleted within the `with` block.
+    """Yield the path of a cached file. The file is not deleted within the `with` block.
 
     If the file is missing, `make` writes it to the path that it receives. Raises ToolchainError if
     the cache cannot be used, or if another user can write to it, because cached files are executed.

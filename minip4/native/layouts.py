@@ -25,9 +25,9 @@ _C_TYPES: Mapping[Any, str] = {
 
 
 class Shared(NamedTuple):
-    """A structure of a C header and its Python counterpart, which has the same field names.
+    """A structure of a C header and its Python counterpart.
 
-    The counterpart is a ctypes Structure or a numpy dtype.
+    The counterpart is a ctypes Structure or a numpy dtype, with the same field names.
     """
 
     header: str

@@ -14,11 +14,11 @@ Signatures = Mapping[str, tuple[Any, Sequence[Any]]]
 
 # reentrant, because a finalizer may run in the thread that holds the lock
 _loading = threading.RLock()
-_users: Counter[str] = Counter()  # number of Library objects per path, which share one mapping
+_users: Counter[str] = Counter()  # number of Library objects per path; they share one mapping
 
 
 class Library(ctypes.CDLL):
-    """A shared object, which is unmapped when nothing refers to it.
+    """A shared object. It is unmapped when nothing refers to it.
 
     The C function `last` is called before the shared object is unmapped.
 

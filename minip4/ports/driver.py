@@ -55,7 +55,7 @@ class Driver:
         self._cpu_port = cpu_port
         self._final: dict[str, object] | None = None
         self._room = ctypes.create_string_buffer(FRAME_ROOM)
-        # the writer of captures runs code of this library until it ends
+        # not unloaded, because the thread that writes captures runs code of this library
         self._first_library = engine.library
         self._handle: ctypes.c_void_p | None = self._create(engine)
         try:
@@ -174,7 +174,7 @@ def _reason() -> str:
 
 
 def _declared(engine_library: ctypes.CDLL) -> SimpleNamespace:
-    """Return the functions of ports.h in the engine's shared object, which set errno."""
+    """Return the functions of ports.h in the engine's shared object. These functions set errno."""
     library = SimpleNamespace()
     declare(library, engine_library, _SIGNATURES, errno=True)
     return library

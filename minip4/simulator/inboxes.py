@@ -24,11 +24,11 @@ class Inboxes(Caller):
         return self._opened(self._library.virtual_open_udp(self._handle, host, port))
 
     def open_frames(self, host: int) -> int:
-        """Open an inbox for all frames to a host, which then does not respond itself."""
+        """Open an inbox for all frames to a host. The host then does not respond itself."""
         return self._opened(self._library.virtual_open_frames(self._handle, host))
 
     def filled(self) -> Iterator[int]:
-        """Return and reset the inboxes that became nonempty."""
+        """Yield each inbox that became nonempty since the last call."""
         while (inbox := self._library.virtual_inbox_next(self._handle)) != NONE:
             yield inbox
 

@@ -31,8 +31,9 @@ TCP_PROGRESS = np.dtype(
 )  # fmt: skip
 """Samples of the sender of a TCP flow, in bytes, segments and microseconds."""
 TCP_RECEIVED = np.dtype([("time_ns", "<u8"), ("bytes", "<u8")])
+"""Samples of the receiver of a TCP flow: the number of bytes received in order up to a time."""
 TCP_ANSWERS = np.dtype([("asked_ns", "<u8"), ("answered_ns", "<u8")])
-"""Samples of the receiver of a TCP flow: the bytes received in order up to a time."""
+"""For each request: when it was written, and when its response was complete."""
 CONGESTION = ("reno", "cubic", "dctcp")  # indices are the values of enum virtual_congestion
 
 CALLS = ("prefetch", "prefetch_more", "receive", "advance", "set_driver", "set_port", "lookahead",

@@ -68,7 +68,7 @@ class Connections(Caller):
     """The TCP connections of a Virtual network, numbered in the order of adding."""
 
     def add(self, spec: TcpSpec) -> int:
-        """Add a connection, which opens at its start time, and return its number."""
+        """Add a connection and return its number. The connection opens at its start time."""
         config = TcpConfig(
             spec.source, spec.destination, spec.isn, spec.source_port, spec.destination_port,
             spec.tos, CONGESTION.index(spec.congestion), spec.ecn, spec.size_bytes,

@@ -153,10 +153,10 @@ class Virtual(Caller):
     def run(self, until_ns: int, max_events: int = 2**62) -> Stop:
         """Process events up to and including `until_ns`, in order of time.
 
-        Returns earlier after `max_events` events (approximately, on several threads), if a switch
-        has messages for its controller, or if an application has received packets. SHORT means that
-        memory is short, for example because there are more than max_packets packets; the network
-        cannot continue then.
+        Returns earlier in three cases: after `max_events` events (on several threads: about this
+        number), if a switch has messages for its controller, or if an application has received
+        packets. SHORT means that memory is short, for example because there are more than
+        max_packets packets. The network cannot continue then.
         """
         return Stop(self._library.virtual_run(self._handle, until_ns, max_events))
 
@@ -164,7 +164,7 @@ class Virtual(Caller):
 
     @property
     def partitions(self) -> list[Partition]:
-        """Return the partitions and their work since the last run, without idle threads."""
+        """Return the state of each partition that has nodes, as after the last run."""
         state, found = PartitionState(), []
         for number in range(self._threads):
             self._library.virtual_partition(self._handle, number, byref(state))
@@ -209,7 +209,7 @@ class Virtual(Caller):
     def capture(
         self, switch: int, port: int, what: str, path: Path, snaplen: int = SNAPLEN
     ) -> None:
-        """Capture frames that a port receives ("in") or sends ("out") or its link loses ("lost").
+        """Capture frames: received by a port ("in"), sent ("out"), or lost on its link ("lost").
 
         Each frame is captured up to `snaplen` bytes. Must be called before the switch gets its
         engine.
@@ -221,7 +221,7 @@ class Virtual(Caller):
             raise Minip4Error(f"cannot create capture {path}: {os.strerror(ctypes.get_errno())}")
 
     def prepare(self, engine: Engine) -> Engine:
-        """Prepare an engine for install(); called before its links are set."""
+        """Prepare an engine for install(). Must be called before the engine's links are set."""
         pool = self._library.virtual_pool(self._handle)
         engine.library.engine_share_pool(engine.handle, pool)
         return engine
@@ -247,7 +247,7 @@ class Virtual(Caller):
     def flying(self, switch: int, port: int) -> tuple[int, int]:
         """Return the number of packets and bytes in flight on a port's link.
 
-        The engine counts them as delivered.
+        The engine counts these packets as delivered.
         """
         packets, size = u64(), u64()
         self._library.virtual_flying(self._handle, switch, port, byref(packets), byref(size))
@@ -256,14 +256,14 @@ class Virtual(Caller):
     def too_long(self, switch: int, port: int) -> int:
         """Return the number of received frames longer than MAX_FRAME.
 
-        The engine does not count them.
+        The engine does not count these frames.
         """
         return int(self._library.virtual_too_long(self._handle, switch, port))
 
     # --- the control plane -----------------------------------------------------------------
 
     def control_waiting(self) -> Iterator[int]:
-        """Return and reset the switches with digests or frames for their controllers."""
+        """Yield each switch that got digests or frames for its controller since the last call."""
         while (switch := self._library.virtual_control_next(self._handle)) != NONE:
             yield switch
 

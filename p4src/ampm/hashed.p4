@@ -26,7 +26,7 @@ struct sample_t {
 control HashedChoice(in headers_t hdr, in watch_t watch, inout sample_t sample) {
     bit<32> unwanted = 0;  // bits of the hash under the mask; 0 means that the packet is a sample
 
-    // One of 2^n packets is a sample. `mask` has n bits, which are among the lower 29 bits.
+    // One of 2^n packets is a sample. `mask` has n ones; they are among its lower 29 bits.
     action set_sampling(bit<32> mask) {
         unwanted = sample.hash & mask;
     }

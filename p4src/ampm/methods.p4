@@ -8,8 +8,8 @@
 #include "step.p4"
 #include "watch.p4"
 
-/* Determines the block of a packet, and whether the packet is the pulse, by the methods of the
- * flow. */
+/* Applies the methods of a flow. They determine the block of a packet, and whether the packet is
+ * the pulse. */
 control Methods(in headers_t hdr, inout watch_t watch, inout sample_t sample) {
     PulseChoice() pulse_choice;
     StepColour() step_colour;

@@ -27,7 +27,7 @@
 control PulseChoice(inout watch_t watch) {
     register<bit<48>>(AMPM_FLOWS) latch;  // start of the block of the latest pulse, plus 1
 
-    // One action tests and sets the latch, so that only one packet is selected.
+    // One action tests and sets the latch. So only one packet is selected.
     action choose() {
         bit<48> latched;
         latch.read(latched, watch.flow);

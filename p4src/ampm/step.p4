@@ -8,7 +8,7 @@
  * The source switch colours each packet of a watched flow. The block in which the packet arrives
  * determines the colour. Every switch counts the packets of each colour, both when they arrive and
  * when they depart. During block 1, the counters of colour 0 do not change, so the controller can
- * read them at all switches of the path. All these counters count the same packets, which are those
+ * read them at all switches of the path. All these counters count the same packets: the packets
  * of block 0. So the difference between two counters is the loss between these counters. Counters
  * are read half a block after the end of a block. So no packet is counted in a wrong block if clock
  * error + path delay < L / 2.

@@ -2,8 +2,8 @@
  *
  * A block lasts 2^block_shift microseconds of the common clock; block = clock >> block_shift. All
  * times are modulo 2^48. The start time identifies a block, so nothing goes wrong when the clock
- * wraps around. For each packet of a watched flow, the methods read the mark bits. They determine
- * the block of the packet (`block_us`), and whether the packet is the pulse of the block (`pulse`).
+ * wraps around. For each packet of a watched flow, the methods read the mark bits. The
+ * methods determine the block of the packet (`block_us`), and whether it is the pulse (`pulse`).
  * The records of arrivals and departures depend only on `block_us` and `pulse`.
  *
  * A program declares `struct headers_t` before it includes this file. This struct is the one in
@@ -31,7 +31,7 @@ struct watch_t {
     bit<1> first;    // this switch is the first of the domain; it sets the marks
     bit<1> last;     // this switch is the last of the domain; it clears the marks
     bit<1> tunnel_end;  // this switch also removes the outer IPv6 header
-    bit<6> dscp;        // DSCP outside of the domain; the bits used for marks are restored from it
+    bit<6> dscp;        // DSCP outside of the domain; the last switch restores mark bits from it
     bit<8> methods;
     bit<32> flow;     // number of the flow; the controller assigns it
     bit<48> now_us;   // arrival time of the packet on the common clock

@@ -1,7 +1,7 @@
 /* Common part of the programs in this folder: IPv4 forwarding by longest prefix. The table and the
- * action have the names of the exercises of p4lang/tutorials, so that one controller can fill the
- * tables of both. The checksum of the IPv4 header is updated incrementally, so options may stay in
- * the payload. */
+ * action have the same names as in the exercises of p4lang/tutorials. So one controller can fill
+ * the tables of both. The checksum of the IPv4 header is updated incrementally, so options may stay
+ * in the payload. */
 #ifndef TELEMARK_CONGESTION_SWITCH_P4
 #define TELEMARK_CONGESTION_SWITCH_P4
 

@@ -1,8 +1,8 @@
 /* A router with a count-min sketch that counts the packets of each flow (Cormode and Muthukrishnan
  * 2005).
  *
- * There are four rows of counters. Each row has its own hash function, which assigns each flow to
- * one counter of the row. This counter counts the packets of the flow. Other flows with the same
+ * There are four rows of counters. Each row has its own hash function. It assigns each flow to one
+ * counter of the row. This counter counts the packets of the flow. Other flows with the same
  * counter can only increase the count. So the estimate is the minimum of the four counters of the
  * flow. The controller chooses the hash functions, and reads the counters by readout packets. */
 #include "../include/readout.p4"

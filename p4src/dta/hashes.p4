@@ -7,7 +7,7 @@
 #ifndef TELEMARK_DTA_HASHES_P4
 #define TELEMARK_DTA_HASHES_P4
 
-// it is multiplied by the number of the copy; copies count from 1
+// it is multiplied by the number of the copy; copies are numbered from 1
 const bit<32> COPY_SEED = 0x9E3779B1;
 const bit<32> CHECKSUM_SEED = 0x7FEB352D;
 const bit<32> SESSION_SEED = 0x165667B1;
@@ -35,8 +35,8 @@ bit<32> murmur(in bit<128> key, in bit<32> seed) {
     return state ^ (state >> 16);
 }
 
-/* Hash that selects the slot of a copy. The caller applies the mask of the store. Copies count from
- * 0. */
+/* Hash that selects the slot of a copy. The caller applies the mask of the store. Copies are
+ * numbered from 0. */
 bit<32> copy_hash(in bit<128> key, in bit<32> copy) {
     return murmur(key, COPY_SEED * (copy + 1));
 }

@@ -5,7 +5,7 @@
 
 #include "../include/headers.p4"
 
-#ifndef DTA_NACK_TRACKING  // prototype reporters: 1: header with loss tracking; 0: header without
+#ifndef DTA_NACK_TRACKING  // prototype reporters: 1: with loss tracking; 0: without
 #define DTA_NACK_TRACKING 1
 #endif
 
@@ -80,7 +80,7 @@ header key_increment_t {
 
 header postcard_t {
     bit<8> redundancy;
-    bit<8> hop;   // number of the hop; hops count from 0
+    bit<8> hop;   // number of the hop; hops are numbered from 0
     bit<8> hops;  // number of hops of the path; 0 means unknown
     bit<8> reserved;
     bit<128> key;
@@ -114,7 +114,7 @@ header short_key_increment_t {
 
 header short_postcard_t {
     bit<32> key;
-    bit<8> hop;   // number of the hop; hops count from 1
+    bit<8> hop;   // number of the hop; hops are numbered from 1
     bit<32> value;
 }
 

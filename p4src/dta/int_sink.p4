@@ -1,4 +1,4 @@
-/* An INT switch. As a sink, it reports paths of flows by DTA, and not by INT reports. As a source
+/* An INT switch that, as a sink, reports paths of flows by DTA, and not by INT reports. As a source
  * or transit switch, it works like the INT switch. All other reports are INT reports.
  *
  *   ingress   NACKs of translators end here; INT's ingress --> watch: which reports the flow needs

@@ -39,8 +39,8 @@ control PlanKeyWrite(in key_write_t report, inout plan_t plan, inout key_write_s
     }
 }
 
-/* Creates the RDMA request of a copy; in egress. A slot consists of the checksum, which is never 0,
- * and the data. The immediate value is the number of the slot. */
+/* Creates the RDMA request of a copy; in egress. A slot consists of the checksum (never 0), and the
+ * data. The immediate value is the number of the slot. */
 control RequestKeyWrite(
     inout headers_t hdr, in bit<32> copy, in key_write_store_t store, inout request_t request) {
     apply {

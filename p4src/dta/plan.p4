@@ -8,7 +8,7 @@
 const bit<8> PROBE_FIELDS = 1;  // metadata of a clone that becomes a probe
 const bit<8> NACK_FIELDS = 2;   // metadata of a clone that becomes a NACK
 
-// Outcomes of reports, which are counted per reporter. The first outcomes are reasons for which a
+// Outcomes of reports. They are counted per reporter. The first outcomes are reasons for which a
 // report is rejected.
 const bit<4> NO_PROBLEM = 0;
 const bit<4> MALFORMED = 1;       // truncated, wrong length, or unknown version or opcode

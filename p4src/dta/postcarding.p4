@@ -139,7 +139,7 @@ control MaskHop(in path_t path, in bit<1> has_reported, in bit<32> hop, inout bi
     }
 }
 
-/* Replaces the report by the path that is to be written, which may belong to another flow. This
+/* Replaces the report by the path that is to be written. This path may belong to another flow. The
  * control runs in ingress if the report is not rejected. */
 control CommitPostcard(inout headers_t hdr, in plan_t plan, in cache_t cache) {
     MaskHop() cover_0;

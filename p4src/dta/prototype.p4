@@ -1,5 +1,5 @@
 /* Converts reports of the published prototype to Telemark's format. Keys get 96 zero bits at the
- * front, and hops count from 0. */
+ * front, and hops are numbered from 0. */
 #ifndef TELEMARK_DTA_PROTOTYPE_P4
 #define TELEMARK_DTA_PROTOTYPE_P4
 

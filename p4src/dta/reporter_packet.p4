@@ -22,7 +22,7 @@ header dta_short_key_t {
 }
 
 header dta_short_hop_t {  // format of postcards of the prototype
-    bit<8> value;  // number of the hop; hops count from 1
+    bit<8> value;  // number of the hop; hops are numbered from 1
 }
 
 header dta_data_t {

@@ -1,4 +1,4 @@
-/* Assigns sequence numbers to reports. Stores reports, so that they can be sent again. */
+/* Assigns sequence numbers to reports. Stores reports, in order to send them again on request. */
 #ifndef TELEMARK_DTA_REPORTER_RING_P4
 #define TELEMARK_DTA_REPORTER_RING_P4
 
@@ -36,7 +36,7 @@ register<bit<32>>(DTA_TRANSLATORS) dta_lookups;  // remaining budget
 register<bit<32>>(DTA_TRANSLATORS) dta_over_budget;
 
 // Counters per translator and kind.
-const bit<4> DTA_SENT = 0;     // new reports, which have a new number
+const bit<4> DTA_SENT = 0;     // new reports, each with a new number
 const bit<4> DTA_NACKED = 1;   // NACKs received
 const bit<4> DTA_RESENT = 2;   // retransmitted reports
 const bit<4> DTA_NOT_STORED = 3;  // reports that were requested again, but are not retransmittable

@@ -26,7 +26,7 @@ const bit<1> IS_RECEIVED = 1;
 
 // Readout record numbers.
 const bit<16> REPORTER_STATE = 6;   // index: reporter; values: next number, missing reports
-// index: eight cells of dta_received; it can only be written, which clears the cells
+// index: eight cells of dta_received; a write clears the cells; they cannot be read
 const bit<16> REPORTER_WINDOW = 7;
 
 control ReporterAccess(inout readout_values_t readout) {

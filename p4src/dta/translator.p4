@@ -1,4 +1,4 @@
-/* DTA translator: converts reports to RDMA requests, which write into the memory of collectors. */
+/* DTA translator: converts reports to RDMA requests that write into the memory of collectors. */
 #include "pipeline.p4"
 
 V1Switch(

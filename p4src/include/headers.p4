@@ -63,7 +63,7 @@ header altmark_t {  // a hop-by-hop header that contains only the AltMark option
     bit<10> reserved;
 }
 
-// Bytes 2 to 4 of such a header: length eight bytes, option AltMark (0x12), option length four
+// Bytes 2 to 4 of a header altmark_t: length eight bytes, option AltMark (0x12), option length four
 // bytes.
 @noWarn("unused") const bit<24> ALTMARK_ALONE = 0x001204;
 

@@ -1,4 +1,4 @@
-/* Access to registers by packets. P4Runtime servers that were built with PI support counters, but
+/* Access to registers by packets. P4Runtime servers that use the library PI can read counters, but
  * no registers.
  *
  *     controller --packet-out: record, index--> ingress, egress --packet-in: their registers-->
@@ -15,8 +15,8 @@
  *
  * Some programs have records that can be written. In these programs, if the record number has the
  * bit WRITE, the parser extracts `readout_write_t` after the request, and ingress applies
- * ReadoutWrite. One action writes all registers of a record, so that no packet sees only a part of
- * the update. */
+ * ReadoutWrite. One action writes all registers of a record. So no packet sees only a part of the
+ * update. */
 #ifndef TELEMARK_READOUT_P4
 #define TELEMARK_READOUT_P4
 

@@ -28,9 +28,9 @@ control Routing(
         ipv4.checksum = changed_checksum(ipv4.checksum, before, after);
     }
 
-    /* Sends the packet to one of `count` next hops. Each switch has another salt. With equal salts,
-     * flows that have the same next hop at one switch would also have the same next hop at the next
-     * switch. */
+    /* Sends the packet to one of `count` next hops. Each switch has a different salt. With equal
+     * salts, flows that have the same next hop at one switch would also have the same next hop at
+     * the next switch. */
     action spread(bit<16> group_number, bit<16> count, bit<16> salt) {
         group = group_number;
         hash(

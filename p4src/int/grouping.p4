@@ -167,8 +167,8 @@ control Gather(
         next_packet.read(number, part);
     }
 
-    /* Counts a report. If a report is lost before this point, the sequence numbers have a gap, as
-     * without grouping. */
+    /* Counts a report. As without grouping, the sequence numbers have a gap if a report is lost
+     * before this point. */
     action count_report() {
         bit<22> expected;
         next_report.read(expected, part);

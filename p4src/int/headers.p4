@@ -18,8 +18,8 @@ const bit<2> NPT_UNDEFINED = 3;
 
 const bit<64> PROBE_MARKER = 0x54454C454D41524B;  // "TELEMARK"
 
-// Length of shim and INT header together in bytes, and length of the INT header in 4-byte words,
-// which the length in the shim counts.
+// Length of shim and INT header together in bytes. The second constant is the length of the INT
+// header in words of 4 bytes, which is a part of the length in the shim.
 const bit<16> INT_BYTES = 16;
 const bit<8> INT_HEADER_WORDS = 3;
 
@@ -84,7 +84,7 @@ struct int_metadata_t {
 const bit<16> COMPLEMENT = 0x0001;   // meaning of bit 15 in stacks
 const bit<16> UNKNOWN_TO_V1MODEL = 0x00FE;
 const bit<16> DROP_REASON = 0x0001;  // meaning of bit 15 in reports
-const bit<16> KNOWN_TO_REPORTS = 0x7F00;  // all but the node id (in the group header) and buffers
+const bit<16> KNOWN_TO_REPORTS = 0x7F00;  // all except node id (in group header) and buffers
 const bit<16> UTILISATION = 0x0100;
 const bit<16> KNOWN_TO_INGRESS = 0x4A00;  // ports and arrival time
 const bit<16> KNOWN_TO_QUEUES = 0x5A00;   // the same, and also the number of waiting packets

@@ -4,8 +4,8 @@
 
 #include "packet.p4"
 
-/* Returns the original protocol and ports, which INT may have replaced for its mark. A value is 0
- * if the packet does not have it. */
+/* Returns the original protocol and ports. INT may have replaced them to mark the packet. A value
+ * is 0 if the packet does not have it. */
 control NamedOutside(
     in headers_t hdr, out bit<8> protocol, out bit<16> src_port, out bit<16> dst_port) {
     apply {

@@ -15,7 +15,7 @@ const bit<32> DEFLECTED = 7;
 
 const bit<32> REPORT_SESSION = 500;  // the clone session whose port leads to the collector
 
-const bit<32> PAYLOAD_BYTES = 16;  // for UDP packets that have no identification
+const bit<32> PAYLOAD_BYTES = 16;  // payload in reports about UDP packets without identification
 
 // Parts of a switch (hw_id). Each has its own sequence numbers of reports.
 const bit<6> HW_EGRESS = 0;

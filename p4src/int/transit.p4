@@ -6,7 +6,7 @@
 #include "lengths.p4"
 #include "watch.p4"
 
-/* Adds the metadata of bits 8 to 14: buffer occupancy, which v1model does not provide, and reserved
+/* Adds the metadata of bits 8 to 14: buffer occupancy (v1model does not provide it), and reserved
  * bits. All bits of these words are ones, so the words do not change a checksum. */
 control PushUnknown(inout headers_t hdr, in bit<16> instructions) {
     apply {

@@ -38,7 +38,7 @@ const bit<32> MALFORMED = 0;       // packets with INT's mark, but wrong lengths
 const bit<32> FOREIGN_CLEARED = 1;
 // packets from outside with the port or probe marker of INT; dropped
 const bit<32> FOREIGN_DROPPED = 2;
-const bit<32> NO_ROOM = 3;         // packets that with INT would exceed the MTU of the egress port
+const bit<32> NO_ROOM = 3;         // packets that would exceed the MTU of the egress port with INT
 const bit<32> NOT_POSSIBLE = 4;    // packets at the source that have no UDP or TCP header
 const bit<32> NOT_UNDERSTOOD = 5;  // packets whose instructions contradict the metadata length
 const bit<32> HOPS_EXCEEDED = 6;

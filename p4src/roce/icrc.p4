@@ -16,13 +16,13 @@
  * the CRC is sent first.
  *
  * One hash is enough for all layouts. The covered bits are shifted into `covered` from the right,
- * so leading zeros precede them. Leading zeros do not change the CRC if its register is 0.
- * Therefore, four bytes of ones change the register from its initial value (ones) to 0, and
- * AS_INITIALLY restores the initial value. */
+ * so leading zeros precede them. Zeros do not change the CRC while its register is 0. Therefore,
+ * four bytes of ones come first: they change the register from its initial value (ones) to 0.
+ * After the zeros, AS_INITIALLY restores the initial value. */
 @noWarn("invalid-header")
 control Icrc(in headers_t hdr, inout bit<32> icrc) {
     const bit<32> AS_INITIALLY = 0x62F52692;
-    // replaces the InfiniBand header, which RoCE does not have
+    // stands for the InfiniBand Local Route Header (RoCE has none): eight bytes of ones
     const bit<64> LOCAL_ROUTE = 0xFFFFFFFFFFFFFFFF;
     CoverPayload() cover_payload;
     bit<COVERED_BITS> covered = (bit<COVERED_BITS>)AS_INITIALLY;

@@ -1,6 +1,6 @@
-/* An INT switch. As a sink, it sends no INT reports, but writes records into the memory of a
- * collector by RoCE. A record describes a packet and its path. As a source or transit switch, it
- * works like the INT switch. All other reports are INT reports.
+/* An INT switch that, as a sink, writes records into the memory of a collector by RoCE, and sends
+ * no INT reports. A record describes a packet and its path. As a source or transit switch, it works
+ * like the INT switch. All other reports are INT reports.
  *
  *   ingress   answers of collectors end here; INT's ingress --> session of the packet's path
  *   egress    INT's egress, where a sink's clone becomes a record (write.p4) */
@@ -182,7 +182,7 @@ control SinkEgress(
     ReadoutDeparture() readout_departure;
 
     apply {
-        // The sink made this clone, which has stored headers.
+        // The sink made this clone; it contains stored headers.
         if (standard_metadata.instance_type == EGRESS_CLONE && hdr.kept_shim.isValid()
             && meta.roce.session != NO_SESSION) {
             write_record.apply(hdr, meta, standard_metadata);

@@ -33,7 +33,7 @@ control WriteBody(
                 request.addend = roce.addend;
                 is_inside = request.offset + 8 <= queue_pair.length ? 1w1 : 0;
             } else {
-                // Checks all slots, not only this slot, so that no register has changed when the
+                // Checks all slots, not only this slot. So no register has changed when the
                 // check fails.
                 bit<64> last = (bit<64>)(ring.slots - 1) * (bit<64>)ring.stride;
                 is_inside = record_bytes != 0 && ring.slots != 0 && ring.stride >= record_bytes

@@ -1,5 +1,5 @@
-/* Sessions, which are identified by numbers. A session is the state that a switch shares with a
- * queue pair of a collector.
+/* Sessions: the state that a switch shares with the queue pairs of collectors. Each session has a
+ * number, and belongs to one queue pair.
  *
  * Each record has a PSN, and a slot in a ring in the memory of the collector. Ingress (responses)
  * and egress (records) use the same state. So every change updates all parts of this state in one

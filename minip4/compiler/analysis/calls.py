@@ -27,8 +27,8 @@ def check_calls(nodes: Collection[syntax.Node], warnings: Warnings) -> None:
         for value in annotation.values
     }
     for index in [call.arguments[-1] for call in calls if _preserves(call)]:
-        # If the program tags no field at all, it does not want to preserve fields: resubmit has no
-        # form without an index.
+        # A program that tags no field does not want to preserve fields. It must still give an
+        # index, because resubmit has no form without one.
         number = None if index is None else number_of(index.constant)
         if index is not None and number is not None and listed and number not in listed:
             message = f"no field has @field_list({number}): nothing is preserved"
@@ -41,7 +41,7 @@ def _preserves(call: syntax.Call) -> bool:
 
 
 def _check_overlap(call: syntax.Call, warnings: Warnings) -> None:
-    """Warn about out arguments with shared storage, because the last one sets the value (6.8)."""
+    """Warn if out arguments share storage. Only the last one then sets the value (6.8)."""
     places = [
         (a, place)
         for p, a in zip(call.parameters, call.arguments, strict=False)

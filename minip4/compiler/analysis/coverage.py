@@ -54,8 +54,8 @@ def _check_entries(
 ) -> None:
     """Warn about entries that are never hit.
 
-    Without explicit priorities, the order of entries decides (14.2.1.4). Prefixes need no check,
-    because longer ones win.
+    Without explicit priorities, the order of entries decides (14.2.1.4). A table with an lpm key
+    needs no check, because the longest prefix wins.
     """
     if any(k.match_kind == "lpm" for k in table.keys) or any(e.priority for e in entries):
         return

@@ -39,7 +39,8 @@ class ExpressionFlow(ABC):
         self.warnings = warnings
         self.is_silent = False  # true while the analysis of loops has not reached its fixed point
         self.is_in_table = False  # true in an action that the control plane selects
-        # true in a table key, because entries need not match the content of an invalid header
+        # true in a table key; a header may be invalid there, because entries need not match the
+        # content of an invalid header
         self.is_key = False
 
     @abstractmethod
@@ -92,7 +93,7 @@ class ExpressionFlow(ABC):
         return s
 
     def access(self, header: syntax.Expression, s: State) -> None:
-        """Check a read or write of a field of the header."""
+        """Check an access to a field of the header."""
         place = place_of(header)
         if place is None or self.is_key:
             return
@@ -131,7 +132,7 @@ class ExpressionFlow(ABC):
     # ------------------------------------------------------------ conditions
 
     def condition(self, e: syntax.Expression, s: State | None) -> tuple[State | None, State | None]:
-        """Return the state if the condition is true and the state if it is false."""
+        """Return two states: the first if the condition is true, the second if it is false."""
         if isinstance(e.constant, bool):
             return (s, None) if e.constant else (None, s)
         if s is None:
@@ -168,7 +169,7 @@ class ExpressionFlow(ABC):
         return join(holds, also_holds), join(fails, also_fails)
 
     def validity_test(self, e: syntax.Call, s: State) -> tuple[State | None, State | None]:
-        """Evaluate `header.isValid()`; of a union, any member may be valid."""
+        """Evaluate `header.isValid()`. A union is valid if any of its members is valid."""
         place = None if e.object is None else place_of(e.object)
         if e.object is None or place is None:
             return s, s.copy()

@@ -1,8 +1,9 @@
 """Data-flow analysis for uninitialized values and for fields of invalid headers.
 
 It follows each parser, control and function along all paths, as p4c does. At the start, `in`
-parameters are set, and their headers are valid. A condition may restrict later conditions. Actions
-and tables are analysed at their calls; functions and other controls are not.
+parameters are set, and their headers are valid. A condition may restrict later conditions.
+Calls of actions and tables are followed. Calls of functions and of other controls are not followed,
+because these are analysed on their own.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Flow(ExpressionFlow):
         self, d: syntax.Declaration, parameters: list[syntax.Parameter], s: State | None,
         body: syntax.Block,
     ) -> State | None:  # fmt: skip
-        """Follow a body to its end and its returns, where all out parameters must be set."""
+        """Follow a body. All out parameters must be set at its end and at its returns."""
         outer, self.exits = self.exits, Exits()
         s = join_all([self.statement(body, s), *self.exits.returned])
         self.exits = outer
@@ -271,7 +272,7 @@ class Flow(ExpressionFlow):
     def rounds(
         self, entered: State, once: Callable[[State | None], tuple[State | None, State | None]]
     ) -> tuple[State | None, list[State]]:
-        """Return the states after the loop and at returns in it."""
+        """Return the state after the loop, and the states at returns in the loop."""
         outer, was_silent = self.exits, self.is_silent
         before: State | None = entered
         self.is_silent = True
@@ -293,7 +294,7 @@ class Flow(ExpressionFlow):
     def action_call(
         self, action: syntax.Action, arguments: list[syntax.Expression | None], s: State | None
     ) -> State | None:
-        """Follow the body of an action, once per state before it."""
+        """Follow the body of an action. Calls with the same state before it share the result."""
         for p, a in zip(action.parameters, arguments, strict=True):
             s = self.copy_in(p, a, s)
         if s is None:

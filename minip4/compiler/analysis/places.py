@@ -44,12 +44,12 @@ def place_of(e: syntax.Expression) -> Place | None:
 
 
 def values_in(path: Path, of: Type) -> list[tuple[Path, bool]]:
-    """Yield the paths of non-compound values below a path, and whether each is in a header."""
+    """Return the path of each scalar value below `path`, and whether the value is in a header."""
     return [((*path, *inner), is_inside) for inner, is_inside in _parts(of).values]
 
 
 def headers_in(path: Path, of: Type) -> list[Path]:
-    """Yield the paths of headers at or below a path."""
+    """Return the paths of the headers at or below a path."""
     return [(*path, *inner) for inner in _parts(of).headers]
 
 

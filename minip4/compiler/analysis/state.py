@@ -75,7 +75,7 @@ class State:
         return self
 
     def is_invalid(self, header: Path) -> bool | None:
-        """Return True if invalid, False if possibly invalid, and None without evidence."""
+        """Return True if the header is invalid, False if it may be, None if nothing suggests it."""
         if header in self.tested:
             return None if self.tested[header] else True
         return self.invalid.get(header)

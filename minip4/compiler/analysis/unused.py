@@ -79,7 +79,7 @@ def _is_meant(d: syntax.Declaration, program: syntax.Program) -> bool:
 
 
 def _declared(program: syntax.Program) -> Iterator[syntax.Declaration]:
-    """Yield the declarations of the user's program, without parameters set by calls."""
+    """Yield the declarations of the user's program, except parameters that calls set."""
     todo: list[syntax.Node] = [d for d in program.declarations if not d.source.file.is_system]
     while todo:
         node = todo.pop()
@@ -98,7 +98,7 @@ def _declared(program: syntax.Program) -> Iterator[syntax.Declaration]:
 
 
 def _used(nodes: Iterable[syntax.Node]) -> Iterator[syntax.Declaration | None]:
-    """Return all declarations that the program uses by name."""
+    """Yield each declaration that the program uses by name."""
     for node in nodes:
         if isinstance(node, (syntax.Name, syntax.TypeName, syntax.Call)):
             yield node.declaration

@@ -18,7 +18,7 @@ _MAX_FRAGMENT = 200
 
 
 def source_info(source: Source | None) -> Json:
-    """`{"source_info": ...}`, or nothing if there is no source."""
+    """Return `{"source_info": ...}`, or {} if there is no source."""
     if source is None:
         return {}
     text = source.text
@@ -42,7 +42,7 @@ _STORED = (
     ir.IsValid,
     ir.ActionData,
     ir.Lookahead,
-)  # operations that treat booleans as data
+)  # BMv2 treats these values as data, even if they are boolean
 _IN_RANGE = ("&", "|", "^", ">>", "==", "!=", "<", "<=", ">", ">=", "&&", "||")
 
 
@@ -65,7 +65,7 @@ def _operation(op: str, left: Json | None, right: Json) -> Json:
 
 
 def expression(e: ir.Expression) -> Json:
-    """Return an operand of another expression; it is boolean if `e` is."""
+    """Convert `e` to an operand of another expression. The operand is boolean if `e` is."""
     plain = _plain(e)
     if e.type == BOOL and isinstance(e, _STORED):
         return _operation("d2b", None, plain)
@@ -182,7 +182,7 @@ def _cast(e: ir.Cast) -> Json:
 
 
 def parameter(e: ir.Expression) -> Json:
-    """Return a value as a parameter of a primitive; expressions have an additional wrapper."""
+    """Convert `e` to a parameter of a primitive. Expressions have an additional wrapper there."""
     if e.type == BOOL:
         if isinstance(e, ir.Constant):
             return data(e.value, 8)
@@ -195,11 +195,11 @@ def parameter(e: ir.Expression) -> Json:
 def _wrapped(value: Json) -> Json:
     if value["type"] in ("expression", "stack_field", "union_stack_field"):
         return {"type": "expression", "value": value}
-    if value["type"] == "local":  # outside of an expression, it has a different type name
+    if value["type"] == "local":  # outside of an expression, a local has a different type name
         return {**value, "type": "runtime_data"}
     return value
 
 
 def target(e: ir.Expression) -> Json:
-    """Return the target of an assignment or a named field, without conversion of booleans."""
+    """Convert `e` to an assignment target or a named field. Booleans are not converted."""
     return _plain(e)

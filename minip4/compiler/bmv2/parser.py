@@ -36,9 +36,9 @@ def _case(case: ir.Case | ir.ValueSetCase) -> Json:
 
 
 def _joined(matches: list[ir.Match]) -> tuple[str, str | None]:
-    """Return value and mask of all keys, each padded to whole bytes.
+    """Return the joined values and the joined masks of all keys, each padded to whole bytes.
 
-    The mask is omitted if it is all ones.
+    The mask is None if it is all ones.
     """
     value = mask = width = 0
     for match in matches:

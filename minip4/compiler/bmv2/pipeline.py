@@ -250,8 +250,8 @@ class _Graph:
     def tables(self) -> list[Json]:
         """Return the tables.
 
-        The code after a table that is applied at several locations is selected by its site
-        (location number).
+        If a table is applied at several locations, its site (the number of the location) selects
+        the code after the table.
         """
         groups: dict[str, list[Json]] = {}
         for node, origin in self._tables:
@@ -269,7 +269,7 @@ class _Graph:
         return [nodes[0] for nodes in groups.values()]
 
     def _dispatch(self, nodes: list[Json], t: ir.Table) -> None:
-        """Connect the first node to the code of each location, by the table's site field."""
+        """Connect the first node to the code of all locations. The site field selects the code."""
         assert t.site is not None
         by_hit = any("__HIT__" in node["next_tables"] for node in nodes)
         for node in nodes:

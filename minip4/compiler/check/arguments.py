@@ -57,7 +57,7 @@ class Arguments:
         name: str,
         call: syntax.Node,
     ) -> list[syntax.Argument | None]:
-        """Return the argument of each parameter, or None, with positions and names resolved."""
+        """Return one element per parameter: its argument, or None if the argument is omitted."""
         given: dict[str, syntax.Argument] = {}
         names = [p.name for p in parameters]
         expected = f"{name}({', '.join(names)})"
@@ -85,7 +85,7 @@ class Arguments:
     def argument(
         self, e: syntax.Call, p: syntax.Parameter, of: Type, a: syntax.Expression | None
     ) -> syntax.Expression | None:
-        """Check that one argument fits the parameter's direction, and return it converted."""
+        """Check that an argument fits the parameter's direction; return the converted argument."""
         if a is None:
             return p.default
         what = f"argument {p.name!r}"
@@ -116,7 +116,7 @@ class Arguments:
         return a
 
     def is_compile_time(self, e: syntax.Expression) -> bool:
-        """Return whether a value is known at instantiation (composed of constants)."""
+        """Return whether a value is composed of constants, and so is known at instantiation."""
         if e.constant is not None or isinstance(e, (syntax.TypeReference, syntax.InvalidHeader)):
             return True
         if isinstance(e, syntax.Name):

@@ -344,7 +344,7 @@ def _has_integer(of: Type) -> bool:
 
 
 def _without_width(e: syntax.Expression | None) -> syntax.Expression | None:
-    """Return the number without a width in an argument."""
+    """Return the first integer without a width in an argument, or None."""
     if isinstance(e, syntax.ListExpression):
         return next((w for w in map(_without_width, e.elements) if w is not None), None)
     return e if e is not None and e.type is types.INTEGER else None
@@ -359,7 +359,7 @@ def _count_varbits(of: Type) -> int:
 
 
 def smallest(of: Type) -> int | None:
-    """Return the minimum width of a value in bits: a varbit may be empty, and a union invalid."""
+    """Return the minimum width in bits: with empty varbits, and the smallest members of unions."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.Varbit):
         return 0

@@ -30,7 +30,7 @@ _COMPARISON: dict[str, Callable[[int, int], bool]] = {
 
 
 def fold_binary(e: syntax.Binary, of: Type) -> syntax.Constant | None:
-    """Return the value of `e`, whose type is `of`, or None if an operand is not constant."""
+    """Return the value of `e` (of type `of`), or None if an operand is not constant."""
     left, right = e.left.constant, e.right.constant
     if e.operator in ("&&", "||") and left is (e.operator == "||"):
         return left  # the other operand is not evaluated (8.4)
@@ -98,7 +98,7 @@ def fold_unary(operator: str, value: syntax.Constant | None, of: Type) -> syntax
 
 
 def fold_cast(value: syntax.Constant | None, of: Type) -> syntax.Constant | None:
-    """Return a value as a constant of type `of`, which the cast is known to allow."""
+    """Convert a value to a constant of type `of`. The caller has checked that this is allowed."""
     of = types.strip_newtypes(of)
     if isinstance(value, syntax.EnumMember) and not isinstance(of, types.Enum):
         value = value if isinstance(of, types.SerializableEnum) else value.number

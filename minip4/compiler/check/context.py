@@ -53,7 +53,7 @@ class Scope:
 
 @dataclass(slots=True)
 class Place:
-    """The location of the checked code, which determines the allowed statements and calls."""
+    """The location of the checked code. It determines which statements and calls are allowed."""
 
     kind: str  # "top", "parser", "control", "action" or "function"
     name: str = ""
@@ -127,7 +127,7 @@ class Context:
         known.append(declaration)
 
     def check_shadowing(self, declaration: syntax.Declaration) -> None:
-        """Warn if a local name hides a parameter, which is often a mistake."""
+        """Warn if a local name hides a parameter. This is often a mistake."""
         name, is_parameter = declaration.name, isinstance(declaration, syntax.Parameter)
         hidden = [d for scope in self.scopes[:-1] for d in scope.names.get(name, ())]
         for other in hidden:
@@ -170,7 +170,7 @@ class Context:
 
 
 def _is_local_over_parameter(declaration: syntax.Declaration, other: syntax.Declaration) -> bool:
-    """Return whether a local hides a parameter of the same control or parser, which p4c allows."""
+    """Return whether a local hides a parameter of its control or parser. p4c allows this."""
     no_local = (syntax.Parameter, syntax.TypeParameter)
     return isinstance(other, syntax.Parameter) and not isinstance(declaration, no_local)
 
@@ -212,7 +212,7 @@ def is_numeric(of: Type) -> bool:
 
 
 def describe(of: Type) -> str:
-    """Describe a type in an error message."""
+    """Describe a type for an error message."""
     if of is types.INTEGER:
         return "an integer without a width"
     if isinstance(of, types.Function | types.TableType | types.ApplyResult | types.ActionRun):
@@ -221,7 +221,7 @@ def describe(of: Type) -> str:
 
 
 def what_is(declaration: syntax.Declaration) -> str:
-    """Return the kind of a declaration in an error message: "a table", "an action"."""
+    """Return the kind of a declaration for an error message: "a table", "an action"."""
     words = {
         syntax.StructDeclaration: "a type",
         syntax.EnumDeclaration: "an enum",

@@ -30,7 +30,7 @@ class Conversions:
     # ------------------------------------------------------------ implicit conversions
 
     def convert(self, e: syntax.Expression, to: Type, what: str) -> syntax.Expression:
-        """Convert `e` to type `to`, with explicit casts; `what` is its name in errors."""
+        """Convert `e` to type `to` by inserting casts. `what` is its name in error messages."""
         of = e.type
         if isinstance(e, (syntax.ListExpression, syntax.StructExpression)):
             converted = self.convert_braces(e, to, what)
@@ -64,7 +64,7 @@ class Conversions:
         raise P4Error(f"{what} is {describe(of)}", e.source, describe(to))
 
     def integer_as(self, e: syntax.Expression, to: Type, plain: types.Bits) -> syntax.Expression:
-        """Convert a compile-time integer to type `to`, which is `plain` or a newtype of it."""
+        """Convert a compile-time integer to type `to`: the type `plain`, or a newtype of it."""
         value = e.constant
         if isinstance(value, int) and reduced(value, plain) != value:
             message = f"{value} does not fit in {plain}; it becomes {reduced(value, plain)}"
@@ -78,7 +78,7 @@ class Conversions:
     def convert_braces(
         self, e: syntax.ListExpression | syntax.StructExpression, to: Type, what: str
     ) -> syntax.Expression | None:
-        """Convert braces to a struct, tuple, list or stack; None if `to` is none of these."""
+        """Convert braces to a struct, tuple, list or stack. Return None if `to` is another type."""
         if isinstance(to, types.HeaderUnion):
             return None
         if isinstance(to, types.StructLike):
@@ -231,7 +231,7 @@ class Conversions:
 
 
 def _is_weaker(left: syntax.Expression, right: syntax.Expression) -> bool:
-    """Return whether the type of `left` must follow the type of `right`."""
+    """Return whether `left` must be converted to the type of `right`."""
     if left.type is types.INTEGER:
         return not isinstance(right.type, types.SerializableEnum)
     braces = (syntax.ListExpression, syntax.StructExpression, syntax.InvalidHeader)

@@ -14,7 +14,7 @@ from minip4.compiler.check.states import can_end
 from minip4.compiler.check.tables import is_selectable
 from minip4.compiler.errors import P4Error
 
-# abstract methods of t2na.p4 that have a body if an instance gives none
+# abstract methods of t2na.p4 that an instance need not define
 _OPTIONAL_METHODS = {"overflow", "underflow"}
 
 
@@ -182,7 +182,7 @@ class Declarations:
         self.context.declare(d)
 
     def methods(self, d: syntax.Instantiation) -> None:
-        """Check the methods that an instance gives for abstract methods of its extern (11.3.2)."""
+        """Check the methods that implement abstract methods of the instance's extern (11.3.2)."""
         abstract: dict[str, syntax.Function] = {}
         if isinstance(d.type, types.Extern):
             abstract = {m.name: m for m in d.type.declaration.methods if m.is_abstract}
@@ -203,7 +203,7 @@ class Declarations:
     def method(
         self, d: syntax.Instantiation, method: syntax.Function, abstract: syntax.Function
     ) -> None:
-        """Check a method against the abstract one; parameters marked @optional may be missing."""
+        """Check a method against the abstract method. @optional parameters may be missing."""
         assert isinstance(d.type, types.Extern)
         binding = types.bind(d.type.declaration.type_parameters, d.type.arguments)
         with self.context.scope():
@@ -271,9 +271,9 @@ class Declarations:
     # ------------------------------------------------------------ generic parsers and controls
 
     def keep_template(self, d: Applicable) -> None:
-        """Store a copy of a generic parser or control before it is checked.
+        """Store a copy of a generic parser or control, before the original is checked.
 
-        Each use needs its own copy.
+        Each use needs its own unchecked copy.
         """
         if d.type_parameters:
             self.templates[d] = deepcopy(d)
@@ -306,7 +306,7 @@ class Declarations:
 def same_parameters(
     wanted: list[syntax.Parameter], given: list[syntax.Parameter], binding: types.Binding
 ) -> bool:
-    """Whether a method has the directions and types of an abstract one, without optional ones."""
+    """Return whether directions and types agree; `given` may lack parameters marked @optional."""
     required = [p for p in wanted if p.annotation("optional") is None]
     if not len(required) <= len(given) <= len(wanted):
         return False

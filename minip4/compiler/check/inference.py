@@ -68,7 +68,7 @@ class Inference:
         return True
 
     def unify_signature(self, formal: types.Parser | types.Control, actual: Type) -> bool:
-        """Unify a parser or control with a type: parameters by order and direction (16.1)."""
+        """Unify parser or control types. Parameters must agree in order and direction (16.1)."""
         if not isinstance(actual, type(formal)):
             return False
         if actual.declaration is formal.declaration:

@@ -123,7 +123,7 @@ class Statements:
                 self.statement(case.body)
 
     def switch_label(self, s: syntax.Switch, case: syntax.SwitchCase, is_last: bool) -> object:
-        """Check a label and return its key, which must be unique among the cases."""
+        """Check a label and return its key. The keys of all cases must be different."""
         label, of = case.label, s.expression.type
         if isinstance(label, syntax.DontCare):
             if not is_last:
@@ -235,7 +235,7 @@ class Statements:
 
 
 def _is_compound_constant(e: syntax.Expression) -> bool:
-    """Return whether a value in braces is constant, including invalid headers."""
+    """Return whether a value in braces is constant. Invalid headers count as constant."""
     if isinstance(e, syntax.ListExpression):
         return all(_is_compound_constant(element) for element in e.elements)
     if isinstance(e, syntax.StructExpression):

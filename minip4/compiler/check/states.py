@@ -116,7 +116,7 @@ def _matches_all(case: syntax.SelectCase) -> bool:
 
 
 def _flat(expressions: list[syntax.Expression]) -> list[syntax.Expression]:
-    """Yield the expressions of nested lists."""
+    """Return the expressions in nested lists as one flat list."""
     result: list[syntax.Expression] = []
     for e in expressions:
         result += _flat(e.elements) if isinstance(e, syntax.ListExpression) else [e]

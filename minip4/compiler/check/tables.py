@@ -119,7 +119,7 @@ class Tables:
         return listed
 
     def action_with_data(self, d: syntax.Table, reference: syntax.ActionReference) -> None:
-        """Check an action with all its data, in default_action or an entry."""
+        """Check an action and its data, as written in default_action or in an entry."""
         self.context.type_names.annotations(reference.annotations)
         listed = self.listed_action(d, reference)
         action = listed.action
@@ -266,7 +266,7 @@ class Tables:
     # ------------------------------------------------------------ keysets (8.14), also of selects
 
     def keyset(self, e: syntax.Expression, of: Type) -> syntax.Expression:
-        """Check a keyset for values of type `of` and convert it."""
+        """Check and convert a keyset that matches values of type `of`."""
         if isinstance(e, syntax.DontCare):
             return typed(e, types.Set(of))
         if isinstance(e, syntax.Mask):

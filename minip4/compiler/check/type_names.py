@@ -15,9 +15,7 @@ from minip4.compiler.source import Source
 from minip4.compiler.types import Type
 
 WIDEST_VARBIT = 1 << 16  # maximum bits of a varbit; a larger one is a mistake
-MOST_PARTS = (
-    10_000  # maximum number of parts of a compound type, which grows fast if declarations nest
-)
+MOST_PARTS = 10_000  # maximum number of parts of a compound type; nested declarations multiply it
 # annotations that change the program; their arguments must be numbers, not free text
 NUMBERED = ("field_list",)
 
@@ -74,7 +72,7 @@ class TypeNames:
         return types.Bits(width, e.name == "int")
 
     def constant_integer(self, e: syntax.Expression, what: str) -> int:
-        """Check `e` and return its value, which must be known at compile time."""
+        """Check `e` and return its value. The value must be known at compile time."""
         e = self.context.expressions.expression(e)
         value = e.constant
         if isinstance(value, syntax.EnumMember) and isinstance(e.type, types.SerializableEnum):
@@ -249,7 +247,7 @@ class TypeNames:
     # ------------------------------------------------------------ annotations (18)
 
     def annotations(self, annotations: list[syntax.Annotation]) -> None:
-        """Evaluate structured annotations; the bodies of others are evaluated by their users."""
+        """Evaluate the values of annotations. An unstructured body may be free text."""
         for a in annotations:
             if a.is_structured:
                 a.values = [self.annotation_value(e) for e in a.body]
@@ -262,7 +260,7 @@ class TypeNames:
                 a.values = [v for v in map(self.free_value, a.body) if v is not None]
 
     def free_value(self, e: syntax.Expression) -> syntax.Constant | None:
-        """Return the value of text that is not necessarily an expression."""
+        """Return the constant value of `e`, or None. `e` may be a word of free text."""
         if isinstance(e, syntax.Name) and not self.context.lookup_all(e.name, e.is_absolute):
             return None
         try:

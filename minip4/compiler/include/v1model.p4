@@ -180,7 +180,7 @@ extern void verify_checksum_with_payload<T, O>(in bool condition, in T data, in 
 extern void update_checksum_with_payload<T, O>(in bool condition, in T data, inout O checksum,
                                                HashAlgorithm algo);
 
-/* ---- copies of a packet: metadata fields tagged @field_list(index) go with it ---- */
+/* ---- copies of a packet; they preserve metadata fields tagged @field_list(index) ---- */
 
 enum CloneType {
     I2E,

@@ -9,7 +9,7 @@ from minip4.compiler.errors import P4Error
 
 
 def control_plane_name(declaration: syntax.Declaration, prefix: str = "") -> str:
-    """Return the full name of a declaration in the instance `prefix`, which is "" at top level.
+    """Return the full name of a declaration in the instance `prefix` ("" at top level).
 
     `@name(".x")` is absolute: the result has neither the prefix nor the dot.
     """
@@ -65,7 +65,7 @@ def _expression_name(expression: syntax.Expression) -> str:
 
 
 def _format(expression: syntax.Expression) -> str:
-    """Format a constant in the base of the first number of its expression."""
+    """Return the format of a constant: the number base of the first number in its expression."""
     match expression:
         case syntax.IntLiteral():
             prefix = re.match(r"(?:[0-9]+[ws])?0([xXbBoO])", expression.text)

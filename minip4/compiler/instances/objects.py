@@ -56,7 +56,7 @@ class Known:
     constant: syntax.Constant
 
 
-# The externs of TNA that the control plane sees like those of v1model.
+# For externs of TNA: the v1model extern that is equivalent for the control plane.
 _KINDS = {
     "Counter": "counter",
     "DirectCounter": "direct_counter",
@@ -68,7 +68,7 @@ _KINDS = {
 }
 
 
-# Implementations of a table that only choose its memory on Tofino.
+# Table implementations that only select the kind of memory that Tofino uses for a table.
 PLAIN_IMPLEMENTATIONS = ("Alpm", "Atcam")
 
 
@@ -87,7 +87,7 @@ class ExternObject:
 
     @property
     def kind(self) -> str:
-        """The name of its type in v1model, or in its own architecture if v1model has none."""
+        """The type's name. If v1model has an equivalent of a TNA type, the name in v1model."""
         return _KINDS.get(self.type.name, self.type.name)
 
     @property
@@ -95,7 +95,7 @@ class ExternObject:
         return self.name if self.declaration is None else self.declaration.name
 
     def method(self, name: str) -> syntax.Function:
-        """Return a method that its declaration gives. Raises P4Error if there is none."""
+        """Return a method that the object's declaration defines. Raises P4Error if it has none."""
         for method in [] if self.declaration is None else self.declaration.objects:
             if isinstance(method, syntax.Function) and method.name == name:
                 return method
@@ -107,7 +107,7 @@ def profile_of(item: ExternObject) -> tuple[str, int]:
 
     A selector of TNA that has a profile as argument is known by the name of this profile.
     """
-    if item.type.name == "action_selector":  # of v1model, whose first argument is the algorithm
+    if item.type.name == "action_selector":  # of v1model; the first argument is the algorithm
         first = item.arguments[1]
     else:
         first = item.arguments[0]

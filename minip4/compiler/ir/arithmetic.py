@@ -77,7 +77,7 @@ def cast(operand: ir.Expression, to: types.Type) -> ir.Expression:
             return ir.Constant(to, wrapped(operand.value, to))
         return ir.Constant(to, int(operand.value != 0))
     if isinstance(operand, ir.Cast) and _is_widening(operand) and _is_unsigned(to):
-        # A cast of a widened value uses only the low bits, or zeros above them.
+        # The upper bits of a widened value are zeros. So its original value can be cast instead.
         inner = operand.operand
         if ir.width_of(inner) >= ir.width_of(ir.Constant(to, 0)):
             return cast(inner, to)
@@ -98,7 +98,7 @@ def _is_unsigned(of: types.Type) -> bool:
 
 
 def slice_of(operand: ir.Expression, high: int, low: int) -> ir.Expression:
-    """Return `operand[high:low]` (8.6), which is always unsigned."""
+    """Return `operand[high:low]` (8.6). The result is always unsigned."""
     of = operand.type
     assert isinstance(of, Bits)
     result = Bits(high - low + 1)

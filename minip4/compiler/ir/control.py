@@ -39,7 +39,7 @@ class Loop(Statement):
 
 @dataclass(slots=True)
 class Atomic(Statement):
-    """A body that becomes one action, because bmv2 locks registers while an action runs."""
+    """A body that becomes one action. bmv2 locks registers for the duration of one action."""
 
     body: list[Statement]
 

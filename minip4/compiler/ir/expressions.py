@@ -62,7 +62,7 @@ class LastIndex(Expression):
 
 @dataclass(frozen=True, slots=True)
 class ActionData(Expression):
-    """Parameter number `index` of the action, whose value the table entry sets."""
+    """Parameter number `index` of the action. The table entry sets its value."""
 
     index: int
 
@@ -82,7 +82,7 @@ class Unary(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Binary(Expression):
-    """A binary operation of P4 without ++, but with `|+|` and `|-|`.
+    """A binary operation of P4, including `|+|` and `|-|`, but not `++`.
 
     `type` is the type of the result.
     """

@@ -53,7 +53,7 @@ class Union:
 
 @dataclass(slots=True)
 class Calculation:
-    """A calculation over its concatenated inputs, which are fields and constants."""
+    """A calculation over its concatenated inputs. The inputs are fields and constants."""
 
     name: str
     algorithm: str

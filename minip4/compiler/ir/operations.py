@@ -133,7 +133,7 @@ class SendDigest(Operation):
 
 @dataclass(slots=True)
 class Mirror(Operation):
-    """Sends a copy of the packet to a session (TNA), with a header before it if there is one."""
+    """Sends a copy of the packet to a session (TNA). If `header` is given, it precedes the copy."""
 
     session: Expression
     header: str | None
@@ -141,7 +141,7 @@ class Mirror(Operation):
 
 @dataclass(slots=True)
 class ResubmitWith(Operation):
-    """Resubmits the received packet (TNA), with a header before it if there is one."""
+    """Resubmits the received packet (TNA). If `header` is given, it precedes the packet."""
 
     header: str | None
 
@@ -151,7 +151,7 @@ class ResubmitWith(Operation):
 
 @dataclass(slots=True)
 class Count(Operation):
-    """Counts the packet and its bytes, of which `adjustment` are left out (TNA)."""
+    """Counts the packet and its bytes. `adjustment` bytes are not counted (TNA)."""
 
     counter: str
     index: Expression
@@ -227,7 +227,7 @@ class Assume(Operation):
 
 @dataclass(slots=True)
 class LogMessage(Operation):
-    """Logs a text; each `{}` in it is replaced by the next value, which may be any expression."""
+    """Logs a text. Each `{}` in the text is replaced by the next value, any expression."""
 
     text: str
     values: tuple[Expression, ...]

@@ -1,4 +1,4 @@
-"""Parsers, which are graphs of flat states, and deparsers."""
+"""Parsers (graphs of flat states), and deparsers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Extract(Statement):
 
 @dataclass(slots=True)
 class ExtractNext(Statement):
-    """Extracts to the next element of the stack or, in a stack of unions, to one member of it."""
+    """Extracts to the next element of a stack. `member` is set for a stack of unions."""
 
     stack: Stack
     member: str | None

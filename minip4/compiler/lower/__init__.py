@@ -2,16 +2,16 @@
 
 `program` lowers blocks, and `v1model` defines their order (for TNA: minip4.compiler.tna). The
 passes call each other through a shared context, because statements contain calls, and calls are
-replaced by statements:
+replaced by statements. The passes are:
 
     statements, calls, expressions      general constructs of P4
     applications                        controls that are applied several times
     tables, table_properties, parsers   constructs that only controls or parsers have
     externs/, builtins                  functions and methods that are not P4 code
 
-They use these modules: assignments (to any storage), arguments (of calls), places (descriptions of
-storage) and storage (its allocation). entries (of tables), states (of parsers) and deparser convert
-nested code to flat lists.
+The passes use these modules: `assignments` (to any storage), `arguments` (of calls), `places`
+(descriptions of storage) and `storage` (its allocation). The modules `entries` (of tables),
+`states` (of parsers) and `deparser` convert nested code to flat lists.
 """
 
 from minip4.compiler import ir, syntax

@@ -21,8 +21,8 @@ class Applications:
         self.context = context
         self._count: dict[Instance, int] = {}
         self._sites: dict[Instance, ir.Field] = {}
-        # control -> its exits: the application in which each exit was lowered, and the code for
-        # other applications
+        # for each control, its exits; for each exit, the application in which it was lowered, and
+        # the code that runs in other applications
         self._exits: dict[Instance, list[tuple[Application, list[ir.Statement]]]] = {}
         self._appliers: dict[Instance, Instance | None] = {}
         # whether an exit in the control must copy out arguments

@@ -52,7 +52,7 @@ def _set_validity(context: Context, target: places.Value, call: syntax.Call) -> 
 
 
 def invalidate(context: Context, place: places.Place, source: syntax.Source) -> None:
-    """Invalidate headers in a new variable or out parameter, and nextIndex of stacks (6.8)."""
+    """Invalidate headers of a new variable or out parameter; reset nextIndex of stacks (6.8)."""
     if isinstance(place, places.Header):
         context.emit(ir.SetInvalid(source, place.name))
     elif isinstance(place, places.Group | places.Union):

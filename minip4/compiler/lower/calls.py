@@ -1,4 +1,4 @@
-"""Lowering of calls of functions, actions, controls and parsers, whose bodies are inlined.
+"""Lowering of calls of functions, actions, controls and parsers. Their bodies are inlined.
 
 Parameters use the storage of their arguments if the result is the same as with copying in and out
 (6.8). Otherwise, they are temporaries.
@@ -124,7 +124,7 @@ class Calls:
     def variable(
         self, declaration: syntax.VariableDeclaration, name: str, owner: Instance | None = None
     ) -> None:
-        """Return the storage of a variable.
+        """Allocate and initialize a variable.
 
         Variables of an instance always have the same storage, because the actions that use them
         exist once.
@@ -146,7 +146,7 @@ class Calls:
     def inline(self, body: syntax.Block, frame: Frame, source: syntax.Source) -> None:
         """Inline a body.
 
-        A return continues after the body, where out arguments are copied.
+        A return jumps to the end of the body. There, out arguments are copied out.
         """
         loops, self.context.loops = self.context.loops, []
         self.context.frames.append(frame)
@@ -176,8 +176,8 @@ class Calls:
     ) -> None:
         """Bind the parameters of a call.
 
-        `parameters` are given if the call only knows the type of the callee. `instance` is the
-        applied control, which uses the same storage for all applications.
+        `parameters` must be given if the call contains only the type of the callee. `instance` is
+        the applied control. All its applications use the same storage.
         """
         bound = evaluated(
             self.context,
@@ -202,7 +202,7 @@ class Calls:
         is_alone: bool = False,
         instance: Instance | None = None,
     ) -> places.Value | ExternObject | Instance:
-        """Return the binding of a parameter, either the argument itself or a copy."""
+        """Return the binding of a parameter: either the argument itself, or a copy of it."""
         if item.thing is not None:
             return item.thing
         value, source = item.value, item.source

@@ -45,13 +45,13 @@ class Application:
     site: ir.Field | None
 
 
-# The shared controls that Restart has found, as pairs (instance name, reason). The control itself
-# is shared (None), one of its parameters, or one of its actions exits.
+# The shared controls that Restart has found, as pairs (instance name, reason). The reason is a
+# parameter that is shared, Exit if an action exits, or None if the control itself is shared.
 Shared = set[tuple[str, syntax.Parameter | type[syntax.Exit] | None]]
 
 
 class Restart(Exception):
-    """Restarts lowering when a control (or a parameter of it) turns out to be shared.
+    """Restarts lowering, after a control or one of its parameters turned out to be shared.
 
     Such a control is applied at several locations with different arguments, but its tables and
     actions exist once.
@@ -79,8 +79,8 @@ class Externs(NamedTuple):
 class Context:
     """State and helper functions of lowering.
 
-    `block` is the role of the current block: parser, ingress, egress, deparser, verify or compute.
-    Through it, the mutually recursive passes call each other.
+    The mutually recursive passes call each other through this object. `block` is the role of the
+    current block: parser, ingress, egress, deparser, verify or compute.
     """
 
     externs: Externs
@@ -107,7 +107,7 @@ class Context:
         self.frames: list[Frame] = []
         # labels for break and continue in the enclosing loops
         self.loops: list[tuple[int, int]] = []
-        # conditions of the enclosing ifs, which checksums need
+        # conditions of the enclosing ifs; calls of checksum functions need them
         self.conditions: list[ir.Expression] = []
         self._labels = 0
         self._object_fields: dict[ExternObject, ir.Field] = {}

@@ -81,7 +81,7 @@ class Expressions:
         return value
 
     def pinned(self, place: places.Place, source: syntax.Source) -> places.Place:
-        """Return the place with saved run-time indices, which later code cannot change."""
+        """Return the place with saved run-time indices. Later code cannot change saved indices."""
         if isinstance(place, places.Indexed):
             inner = [self.pinned(p, source) for p in place.places]
             return places.Indexed(self.context.saved(place.index, source), inner)
@@ -269,7 +269,7 @@ class Expressions:
     def _divide(
         self, expression: syntax.Binary, dividend: ir.Expression, divisor: ir.Expression
     ) -> ir.Expression:
-        """Divide by a power of two with shifts and masks, since targets need not divide."""
+        """Divide by a power of two with shifts and masks. So targets need no division."""
         of = dividend.type
         if isinstance(dividend, ir.Constant) and dividend.value == 0:
             return dividend
@@ -330,7 +330,7 @@ class Expressions:
         return value
 
     def _struct(self, expression: syntax.StructExpression) -> places.Value:
-        # Without the type of a struct (`f({b = x, a = y})`), the order is the written one.
+        # If the struct type is unknown (`f({b = x, a = y})`), the fields are in the written order.
         values = self.values([v.value for v in expression.values], expression.order or None)
         members = {v.name: value for v, value in zip(expression.values, values, strict=True)}
         of = types.strip_newtypes(self.context.environment.resolve(expression.type))

@@ -42,7 +42,7 @@ def _register(item: ExternObject) -> ir.Register:
 
 
 def cell_fields(of: types.Type) -> list[types.Type]:
-    """Return the types of the numbers in a cell, or [] if it has anything else."""
+    """Return the types of the numbers in a cell, or [] if a part of the cell is no number."""
     scalar = scalar_type(of)
     if scalar is not None:
         return [scalar]

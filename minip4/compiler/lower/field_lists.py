@@ -11,7 +11,7 @@ from minip4.compiler.lower.storage import field_types, scalar_type
 
 
 def field_list(program: ir.Program, name: str) -> ir.FieldList:
-    """Return a field list, which is new and empty if no field is tagged with it."""
+    """Return the field list `name`. If no field is tagged with this list, create an empty one."""
     for known in program.field_lists:
         if known.name == name:
             return known
@@ -20,7 +20,7 @@ def field_list(program: ir.Program, name: str) -> ir.FieldList:
 
 
 def list_of(program: ir.Program, elements: list[ir.Expression]) -> ir.FieldList:
-    """Return a list of these fields. All calls with the same data share the list."""
+    """Return a list of the given fields. All calls with the same data share one list."""
     for known in program.field_lists:
         if known.elements == elements:
             return known
@@ -36,7 +36,7 @@ def add_tagged(
     source: syntax.Source,
     tags: tuple[int, ...] = (),
 ) -> None:
-    """Add each field of a place to the lists in its own and in enclosing annotations."""
+    """Add each field of a place to its field lists. Tags of an enclosing struct count, too."""
     of = types.strip_newtypes(of)
     if isinstance(of, types.StructLike) and isinstance(place, places.Group | places.Header):
         for f in of.declaration.fields:

@@ -24,7 +24,7 @@ class Parsers:
     def __init__(self, context: Context) -> None:
         self.context = context
         self._state_names: set[str] = set()
-        self._no_match: str | None = None  # name of the state that rejects with NoMatch
+        self._no_match: str | None = None  # name of the state that raises NoMatch
 
     def top_parser(self, instance: Instance, name: str) -> None:
         """Lower a parser of the program, which starts in the state `start`."""
@@ -166,7 +166,7 @@ class Parsers:
         state.default = self._no_match_state(select.source)
 
     def _no_match_state(self, source: syntax.Source) -> str:
-        """Return the state for a select without a matching case, which rejects (13.6)."""
+        """Return the state that rejects a packet if no case of a select matches (13.6)."""
         if self._no_match is None:
             errors = dict(self.context.program.errors)
             if "NoMatch" not in errors:
@@ -196,7 +196,7 @@ class Parsers:
     def _cases(
         self, case: syntax.SelectCase, widths: list[int], target: str | None
     ) -> list[ir.Case]:
-        """Return one case per combination of expanded ranges."""
+        """Return one case per combination of matches. A keyset may need several matches."""
         if len(case.keys) != len(widths):
             raise P4Error("this keyset does not match the type of the select key", case.source)
         choices = [self._matches(k, w) for k, w in zip(case.keys, widths, strict=True)]

@@ -42,7 +42,7 @@ class Header:
     name: str
     type_name: str
     members: dict[str, Place]  # flat fields, or Groups for structs in the header
-    # for a member of a union: the other members, which become invalid when this member becomes
+    # for a member of a union: the other members; they become invalid when this member becomes
     # valid
     siblings: tuple[str, ...] = ()
 
@@ -73,7 +73,7 @@ class Next:
 
 @dataclass(slots=True, eq=False)
 class Last:
-    """`stack.last`, whose fields are read as ir.LastField."""
+    """`stack.last`. Its fields are read as ir.LastField."""
 
     stack: Stack
     member: str | None = None

@@ -60,7 +60,8 @@ class ProgramLowering(ABC):
     ) -> list[ir.Statement]:
         """Return the code of a block, with its parameters bound to the storage of the program.
 
-        An argument that is None is the packet. `role` is Context.block, if it is not the name.
+        An argument None stands for the packet. `role` is the value of Context.block; by default,
+        it is the name.
         """
         context = self.context
         context.block = role or name

@@ -190,7 +190,7 @@ class Storage:
         if sum(f.is_varbit for f in fields) > 1:
             raise P4Error(f"header {of} has more than one varbit field", source)
         if total % 8 and _is_flexible(of):
-            # the compiler of Tofino chooses the layout of such a header, which never leaves it
+            # Tofino's compiler chooses the layout of such a header, as it never leaves the switch
             fields.append(ir.HeaderField("$padding", -total % 8))
         elif total % 8:
             raise P4Error(

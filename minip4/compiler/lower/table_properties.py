@@ -22,7 +22,7 @@ class TableProperties:
         self._profiles: dict[str, ir.Profile] = {}
         self._selector_inputs: dict[str, list[ir.Expression]] = {}
         self._direct_users: dict[str, syntax.Table] = {}
-        # for each direct meter, the first field that reads it
+        # for each direct meter, the first field into which the program reads it
         self._reads: dict[str, tuple[ir.Field, syntax.Source]] = {}
 
     def read_by(self, meter: str, result: ir.Field, source: syntax.Source) -> ir.Field:

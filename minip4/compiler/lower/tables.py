@@ -19,7 +19,7 @@ from minip4.compiler.lower.entries import action_data, entries_of
 from minip4.compiler.lower.storage import scalar_type
 from minip4.compiler.types import Bits
 
-SITE = Bits(8)  # type of a site, the number of a location that applies a table
+SITE = Bits(8)  # type of a site: the number of a location that applies a table
 MATCH_KINDS = ("exact", "lpm", "ternary", "range", "optional", "selector")
 
 

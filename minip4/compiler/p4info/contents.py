@@ -1,4 +1,4 @@
-"""Tables, actions and objects of a program that the control plane sees, in their order."""
+"""Tables, actions and objects that the control plane sees, in the order of P4Info."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minip4.compiler.syntax import CallKind
 
 
 def live_children(node: syntax.Node) -> Iterator[syntax.Node]:
-    """Yield the children of a node like syntax.children(), but without unreachable ones."""
+    """Yield the reachable children of a node; otherwise like syntax.children()."""
     match node:
         case syntax.If() if isinstance(node.condition.constant, bool):
             taken = node.then if node.condition.constant else node.otherwise
@@ -54,13 +54,13 @@ class Contents:
     objects: list[ExternObject | TableItem] = field(default_factory=list)  # in the order of P4Info
     called_only: set[str] = field(default_factory=set)  # actions that are in no table
     value_sets: dict[str, syntax.ValueSet] = field(default_factory=dict)
-    # (name, type); v1model derives the name "" from the type
+    # (name, type); the name "" means that the name is derived from the type (v1model)
     digests: list[tuple[str, types.Type]] = field(default_factory=list)
     calls_externs: bool = False
 
 
 def property_object(item: TableItem, name: str) -> ExternObject | None:
-    """Return the extern object of a table property, which may be inline or named."""
+    """Return the extern object in a table property: either inline, or a named object."""
     made = _property_object(item, name)
     return None if made is not None and made.kind in PLAIN_IMPLEMENTATIONS else made
 
@@ -174,10 +174,10 @@ class Collector:
                 self.contents.actions.setdefault(control_plane_name(action), action)
 
     def _extern_calls(self, block: Instance, actions: list[tuple[Instance, syntax.Action]]) -> None:
-        """Collect extern calls in actions (first in global ones), then in the body, as p4c does.
+        """Collect extern calls: in global actions, in other actions, then in the body.
 
-        When p4c collects them, functions, actions called by actions, and sub-controls are already
-        inlined.
+        This is the order of p4c. Before p4c collects extern calls, it inlines functions, actions
+        called by actions, and sub-controls.
         """
         for owner, action in actions:
             self._extern_calls_in(action.body, owner, set(), in_action=True)
@@ -252,7 +252,7 @@ def _is_applied(table: syntax.Table, owner: Instance) -> bool:
 
 
 def _called_actions(owner: Instance) -> Iterator[syntax.Action]:
-    """Return the actions that the body of a control calls directly."""
+    """Yield the actions that the body of a control calls directly."""
     if isinstance(owner.declaration, syntax.ControlDeclaration):
         yield from _calls_of_actions(owner.declaration.body)
 

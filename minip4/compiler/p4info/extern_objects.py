@@ -47,7 +47,7 @@ class ExternObjects:
                     self.profile(item, annotations)
 
     def _profiles_of_selectors(self) -> set[str]:
-        """Return the names of profiles that a selector shows to the control plane (TNA)."""
+        """Return the names of action profiles that belong to a selector (TNA)."""
         return {
             profile_of(item)[0]
             for item in self.messages.contents.objects
@@ -55,7 +55,7 @@ class ExternObjects:
         }
 
     def _index_type(self, item: ExternObject, position: int, message: Any) -> None:
-        """Return the index type, which only newer versions of v1model have."""
+        """Set the name of the index type. Only newer versions of v1model have such types."""
         if len(item.type.arguments) > position:
             of = item.type.arguments[position]
             self.messages.types.note(of)

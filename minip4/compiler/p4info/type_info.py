@@ -14,7 +14,7 @@ from minip4.compiler.p4info.annotations import add_annotations
 
 
 def type_name(of: types.Type) -> str | None:
-    """Return the name for `type_name` fields, which only newtypes have."""
+    """Return the name of a newtype for `type_name` fields; None for all other types."""
     return of.name if isinstance(of, types.NewType) else None
 
 
@@ -185,7 +185,7 @@ class TypeInfo:
 def flat_fields(
     of: types.Type, prefix: str = "", outer: tuple[syntax.Annotation, ...] = ()
 ) -> Iterator[tuple[str, types.Type, list[syntax.Annotation]]]:
-    """Return the fields of a header with all their annotations.
+    """Yield the fields of a header with all their annotations.
 
     The name of a field in a nested struct is its path.
     """

@@ -7,7 +7,7 @@ from minip4.compiler.errors import P4Error
 from minip4.compiler.parse.token_stream import BASE_TYPES, TokenStream
 from minip4.compiler.preprocess.lexer import Token, integer
 
-# Binding strength of binary operators (8: from weakest to strongest); ?: is weaker than all.
+# Binary operators, from the weakest to the strongest (spec section 8). `?:` is weaker than all.
 PRECEDENCE = {
     operator: strength
     for strength, operators in enumerate(

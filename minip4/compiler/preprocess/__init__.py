@@ -1,1 +1,1 @@
-"""Lexer and preprocessor, which convert the files of a program to tokens."""
+"""Lexer and preprocessor: they convert the files of a program to tokens."""

@@ -35,7 +35,7 @@ class Token:
     The preprocessor also uses "comment" and "open" (the part of an unterminated string up to the
     end of the line). `end_column` differs from column + len(text) if a macro has inserted the
     token. `before` is "\\n" if the token begins a line, " " if white space or a comment precedes
-    it, or "".
+    the token, and "" otherwise.
     """
 
     kind: str
@@ -96,7 +96,7 @@ def tokenize_text(
 ) -> list[Token]:
     """Tokenize a part of a file like tokenize().
 
-    `fresh` is True if the part begins at the start of a line.
+    `fresh_line` is True if the part begins at the start of a line.
     """
     positions = _Positions(text, line, column)
     text = _JOIN.sub("", text)
@@ -134,7 +134,7 @@ def tokenize_text(
 
 
 class _Positions:
-    """Lines and columns of a text, by offset in the text after joining lines."""
+    """Converts offsets in a text with joined lines to lines and columns of the original text."""
 
     def __init__(self, text: str, line: int, column: int) -> None:
         self.line, self.column = line, column
@@ -148,7 +148,8 @@ class _Positions:
     def of(self, offset: int, *, is_end: bool = False) -> tuple[int, int]:
         """Return line and column.
 
-        At a line join, the end of a token is before the join, and a start is after it.
+        If a token ends at a line join, the position is before the join. If it starts there, the
+        position is after the join.
         """
         written = offset
         if self.joins:

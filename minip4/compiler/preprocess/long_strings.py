@@ -1,8 +1,9 @@
-"""Strings that span several lines, as in p4c, whose preprocessor (cpp) is line-based.
+"""Strings that span several lines, with the same result as in p4c.
 
-In such a string, cpp executes directives, replaces macros and merges blanks, except in the first
-line and in the part of the last line after the quote. Comments are preserved. Lines removed by
-directives become empty lines. For more than eight of them, cpp writes a line marker.
+p4c's preprocessor (cpp) is line-based. In a string of several lines, it executes directives,
+replaces macros and merges blanks, except in the first line and in the part of the last line after
+the quote. Comments are preserved. Lines removed by directives become empty lines. If these are more
+than eight lines, cpp writes a line marker.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from minip4.compiler.errors import P4Error
 from minip4.compiler.preprocess.lexer import Token, tokenize_text
 
-MOST_TOKENS = 300_000  # limit of tokens in a program, which stops macros that grow exponentially
+MOST_TOKENS = 300_000  # maximum tokens in a program; stops macros that grow exponentially
 
 
 @dataclass(slots=True)
@@ -162,7 +162,7 @@ def _with_paste_operators(body: list[Token]) -> list[Token]:
 
 
 def _next_to_paste(body: list[Token], i: int) -> bool:
-    """Return whether `##` precedes or follows body[i], so that arguments are not expanded."""
+    """Return whether `##` precedes or follows body[i]. Arguments are not expanded there."""
     return any(t.kind == "##" for t in (*body[max(0, i - 1) : i], *body[i + 1 : i + 2]))
 
 

@@ -48,7 +48,7 @@ class _Condition:
 def preprocess(
     path: str | Path, include_dirs: Sequence[str | Path], defines: Sequence[str]
 ) -> tuple[list[Token], Warnings]:
-    """Return the tokens of the program at `path`, which end with kind "end", and its warnings.
+    """Return the tokens of the program at `path` (the last has kind "end"), and its warnings.
 
     Raises P4Error, and OSError if `path` itself cannot be read.
     """
@@ -274,7 +274,7 @@ def _guard(tokens: list[Token]) -> str | None:
 
 
 def _lines(tokens: list[Token]) -> Iterator[list[Token]]:
-    """Yield the tokens of each logical line, which comments and line joins may extend."""
+    """Yield the tokens of each logical line. Comments and line joins may extend a line."""
     line: list[Token] = []
     for token in tokens:
         if token.before == "\n" and line:

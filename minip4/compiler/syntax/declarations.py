@@ -225,7 +225,7 @@ class ControlDeclaration(Declaration):
 
 @dataclass(slots=True, eq=False)
 class Goto(Node):
-    """`name` as the next state, where `state` is None for accept and reject."""
+    """A transition to the state `name`. For accept and reject, `state` is None."""
 
     name: str
     state: State | None = field(default=None, init=False)
@@ -250,7 +250,7 @@ class Select(Node):
 
 @dataclass(slots=True, eq=False)
 class State(Declaration):
-    """A parser state, which rejects if it has no transition (None)."""
+    """A parser state. If `transition` is None, the state rejects the packet."""
 
     statements: list[Statement | Declaration]
     transition: Goto | Select | None

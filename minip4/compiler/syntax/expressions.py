@@ -64,7 +64,7 @@ class Name(Expression):
 
 @dataclass(slots=True, eq=False)
 class This(Expression):
-    """`this` in the body of an abstract method, which is the instance."""
+    """`this` in the body of an abstract method: the instance that has the method."""
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +111,7 @@ class Slice(Expression):
 
 @dataclass(slots=True, eq=False)
 class PartSelect(Expression):
-    """`base[low +: width]` with `low` known only at run time; `width` has an int constant."""
+    """`base[low +: width]`. `low` is known only at run time; `width` has an int constant."""
 
     base: Expression
     low: Expression
@@ -198,10 +198,10 @@ class Call(Expression):
 
 @dataclass(slots=True, eq=False)
 class ListExpression(Expression):
-    """`{a, b}`, which has type Tuple, List or Stack after checking (else: StructExpression)."""
+    """`{a, b}`. After checking, the type is Tuple, List or Stack (else: StructExpression)."""
 
     elements: list[Expression]
-    has_dots: bool = False  # ends in `...`, which the checker replaces by default values
+    has_dots: bool = False  # ends in `...`; the checker replaces it by default values
 
 
 @dataclass(slots=True, eq=False)
@@ -225,7 +225,7 @@ class StructExpression(Expression):
 
 @dataclass(slots=True, eq=False)
 class InvalidHeader(Expression):
-    """`{#}`, which is an invalid header, or a union without a valid header."""
+    """`{#}`: an invalid header, or a union without a valid header."""
 
 
 @dataclass(slots=True, eq=False)
@@ -261,7 +261,7 @@ class TypeExpression(Node):
 
 @dataclass(slots=True, eq=False)
 class BaseTypeName(TypeExpression):
-    """bool error match_kind string void `_`, or bit int varbit, which may have a `width`."""
+    """A base type. `width` is None, or the width of a bit, int or varbit."""
 
     name: str
     width: Expression | None = None

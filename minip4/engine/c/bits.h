@@ -219,8 +219,8 @@ ALWAYS_INLINE u128 clamp_i128(u128 value, u128 low, u128 high)
     return (__int128)value < (__int128)low ? low : (__int128)value > (__int128)high ? high : value;
 }
 
-/* Convert a value to a shift amount or an index. Values that do not fit become the maximum, which
- * has the same effect. Negative values are undefined in P4 and count as too large. */
+/* Convert a value to a shift amount or an index. Values that do not fit become the maximum, because
+ * the maximum has the same effect. Negative values are undefined in P4 and count as too large. */
 ALWAYS_INLINE uint64_t amount128(u128 value)
 {
     return value >> 64 ? UINT64_MAX : (uint64_t)value;
@@ -238,7 +238,8 @@ ALWAYS_INLINE uint64_t amount_signed128(u128 value)
 
 /* --- header stacks -------------------------------------------------------------------------- */
 
-/* Return an index; an index out of bounds selects the spare element after the end of the array. */
+/* Return an index in bounds. For an index out of bounds, return the index of the spare element
+ * after the end of the array. */
 ALWAYS_INLINE unsigned element(uint64_t index, unsigned size)
 {
     return index < size ? (unsigned)index : size;

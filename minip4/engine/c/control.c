@@ -162,7 +162,7 @@ static struct array *array_of(struct engine *e, enum array_kind kind, uint32_t n
 void engine_array_read(struct engine *e, enum array_kind kind, uint32_t number, uint64_t first,
                        uint64_t words, uint64_t *out)
 {
-    memset(out, 0, words * sizeof *out); /* fault in pages before the lock is held */
+    memset(out, 0, words * sizeof *out); /* page faults occur now, not while the lock is held */
     lock_take(&e->lock, HOLD_STATE);
     memcpy(out, array_of(e, kind, number)->words + first, words * sizeof *out);
     lock_give(&e->lock, words);

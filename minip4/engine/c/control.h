@@ -29,7 +29,7 @@ uint32_t engine_table_age(struct engine *e, uint32_t table, uint32_t *from, uint
                           uint32_t room, uint64_t *out);
 /* Set the packets and bytes counted by an entry. */
 int engine_table_set_count(struct engine *e, uint32_t table, int64_t handle, const uint64_t *cell);
-/* Return the words of the default entry, which are read-only. */
+/* Return the words of the default entry. The caller must not change them. */
 const uint64_t *engine_table_default(struct engine *e, uint32_t table);
 int engine_table_set_default(struct engine *e, uint32_t table, const uint64_t *head_and_data);
 int engine_table_reset_default(struct engine *e, uint32_t table);
@@ -41,8 +41,8 @@ void engine_batch_begin(struct engine *e);
 void engine_batch_commit(struct engine *e);
 void engine_batch_abort(struct engine *e);
 
-/* Get the hold times of the lock by enum hold_kind, the number of times that packets waited for it,
- * and the longest wait, all since the start or the last reset. */
+/* Get the hold times of the lock by enum hold_kind; and how often packets waited for the lock, and
+ * their longest wait. The values are since the start or the last reset. */
 void engine_holds(struct engine *e, struct hold *out, bool forget);
 void engine_packets_waited(struct engine *e, uint64_t out[2]);
 
@@ -54,7 +54,7 @@ void engine_array_read(struct engine *e, enum array_kind kind, uint32_t number, 
 int engine_array_write(struct engine *e, enum array_kind kind, uint32_t number, uint64_t first,
                        uint32_t words, uint32_t count, const uint64_t *cell);
 
-/* Rates are in units (bytes or packets) per second, bursts in units; NULL means no rates. If
+/* Rates are in units (bytes or packets) per second. Bursts are in units. NULL means no rates. If
  * `direct` is set, the meter belongs to entry `index` of table `number`. */
 struct meter_rates {
     uint64_t committed_rate, committed_burst, peak_rate, peak_burst;
@@ -99,8 +99,8 @@ void engine_collect(struct engine *e, uint16_t ports);
 bool engine_inject(struct engine *e, uint16_t port, const uint8_t *frame, uint32_t length,
                    uint64_t now_ns);
 int64_t engine_take(struct engine *e, uint16_t *port, uint8_t *frame, uint32_t room);
-/* Receive `count` frames, stored one after the other with `length` bytes each, `rounds` times.
- * Transmitted frames return to the pool. */
+/* Receive `count` frames, `rounds` times. `frames` contains the concatenated frames, of `length`
+ * bytes each. Transmitted frames return to the pool. */
 void engine_repeat(struct engine *e, uint16_t port, const uint8_t *frames, uint32_t length,
                    uint32_t count, uint32_t rounds, uint64_t now_ns);
 

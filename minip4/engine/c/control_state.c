@@ -259,7 +259,7 @@ int engine_replicas_delete(struct engine *e, bool is_session, uint32_t number)
 
 uint32_t engine_digests_take(struct engine *e, uint32_t room, struct digest_sample *out)
 {
-    memset(out, 0, room * sizeof *out); /* fault in pages before the lock is held */
+    memset(out, 0, room * sizeof *out); /* page faults occur now, not while the lock is held */
     lock_take(&e->lock, HOLD_STATE);
     uint32_t count = e->digest_count < room ? e->digest_count : room;
     for (uint32_t i = 0; i < count; i++)

@@ -42,8 +42,8 @@ static inline void trace_copy(struct engine *e, struct packet *copy, uint32_t or
 #endif
 }
 
-/* Send a copy of packet `original` (its number in the trace) to each replica. The original packet,
- * which is already counted, becomes the last copy. */
+/* Send a copy of packet `original` (its number in the trace) to each replica. The original packet
+ * becomes the last copy; it is already counted. */
 static inline void replicate(struct engine *e, const struct replicas *to, struct packet *packet,
                       uint32_t original, enum instance_type type)
 {

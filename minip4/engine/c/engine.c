@@ -6,7 +6,7 @@
 
 static const size_t backlogs_size = (ENGINE_MAX_PORTS + 1) * sizeof(struct backlog);
 
-/* Tables are in memory directly after the engine, so that their addresses need not be looked up. */
+/* Tables are in memory directly after the engine. So their addresses need not be looked up. */
 static struct table *tables_of(const struct engine *e)
 {
     return (struct table *)(void *)(e + 1);

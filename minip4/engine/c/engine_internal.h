@@ -39,8 +39,7 @@ struct queue {
     struct shaper pps, bps;
 };
 
-/* For a port that is up and has a link, a transmission accesses only the link, which is one cache
- * line. */
+/* If a port is up and has a link, a transmission accesses only the link, that is one cache line. */
 struct port {
     /* counted only without a link, since a link counts its frames */
     uint64_t transmitted_packets, transmitted_bytes;

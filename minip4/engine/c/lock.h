@@ -34,7 +34,7 @@ struct hold {
 
 struct lock {
     pthread_mutex_t turn, data; /* a thread that holds the turn gets the data next */
-    bool in_batch;              /* the control plane prepares a batch, which is not visible yet */
+    bool in_batch;              /* the control plane prepares a batch; packets do not see it yet */
     enum hold_kind kind;        /* kind and start of the current hold */
     uint64_t since_ns, since_cpu_ns;
     struct hold holds[HOLD_KINDS];

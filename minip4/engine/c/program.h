@@ -11,7 +11,7 @@
 #include "table.h"
 #include "trace.h"
 
-/* v1model's PacketInstanceType values of simple_switch. */
+/* Values of v1model's instance_type in simple_switch (PacketInstanceType). */
 enum instance_type {
     INSTANCE_NORMAL = 0,
     INSTANCE_INGRESS_CLONE = 1,
@@ -29,7 +29,7 @@ enum {
     DIGEST_MAX_WORDS = 32
 };
 
-/* The start of each parsed packet, which is the same for all programs. */
+/* The start of each parsed packet. This part is the same for all programs. */
 struct phv_start {
     uint64_t enqueued_us;    /* in P4 time */
     uint32_t packet_length;  /* changes with setValid and setInvalid, as in simple_switch */
@@ -37,7 +37,7 @@ struct phv_start {
     uint32_t truncate_to;    /* payload bytes after truncation; UINT32_MAX: not truncated */
     uint16_t payload;        /* number of bytes that the parser extracted from the frame */
     uint16_t egress_port;
-    uint8_t priority;        /* priority of its queue */
+    uint8_t priority;        /* priority of the packet's queue */
     bool is_clone;
     uint16_t ingress_port;
     uint32_t trace;          /* number of the packet in the trace; 0 means not traced */
@@ -153,7 +153,7 @@ ALWAYS_INLINE uint64_t arrived_us(const struct context *c)
 
 /* --- state that generated code reads and writes ---------------------------------------------- */
 
-extern const uint64_t no_register[];  /* zeros, which a read with an index out of bounds returns */
+extern const uint64_t no_register[];  /* zeros; the result of a read with an index out of bounds */
 
 ALWAYS_INLINE const uint64_t *register_cell(struct context *c, unsigned number, uint32_t size,
                                             unsigned limbs, uint64_t index)

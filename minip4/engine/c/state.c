@@ -51,8 +51,8 @@ static void fill(struct bucket *b, uint64_t now_us)
     b->fraction = gained - (double)(uint64_t)gained;
 }
 
-/* Charge a packet as simple_switch does: the higher rate is checked first, and only packets within
- * it are charged. */
+/* Charge a packet as simple_switch does. The peak rate is checked first. A packet above the peak
+ * rate is not charged. */
 static unsigned charge(struct meter *meter, uint64_t now_us, uint64_t amount)
 {
     if (!meter->is_configured)

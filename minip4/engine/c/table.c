@@ -68,8 +68,8 @@ size_t table_index_size(const struct table *t)
     return index_size(t->capacity);
 }
 
-/* Return the index that the control plane uses: the batch's index, if the batch has changed the
- * table. */
+/* Return the index that the control plane uses: the index of the batch if the batch has changed the
+ * table, else the index of packets. */
 static uint64_t *own_index(const struct table *t)
 {
     return t->staged ? t->staged->index : t->index;
@@ -97,7 +97,7 @@ static bool make_room(struct table *t, void **array, size_t *room, size_t capaci
         larger = is_last ? memory_reserve(most * size) : memory_take(capacity * size);
     if (!larger)
         return false;
-    memset(larger, 0, old_size); /* fault in pages before packets wait */
+    memset(larger, 0, old_size); /* page faults occur now, not while packets wait */
     lock_take(t->lock, HOLD_ENTRY);
     if (old)
         memcpy(larger, old, old_size);
@@ -116,7 +116,7 @@ static void give_shared(void *array, size_t room, size_t size)
         memory_give(array, room * size);
 }
 
-/* Return a larger copy of an array that packets do not write. */
+/* Larger copies of the arrays that packets do not write. */
 struct growth {
     struct slot_info *info;
     uint32_t *free_slots;

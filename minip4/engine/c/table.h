@@ -50,7 +50,7 @@ struct length {
     uint64_t mask[];
 };
 
-/* Idle state of an entry, which only the control plane uses. */
+/* Idle state of an entry. Only the control plane uses it. */
 struct ageing {
     uint64_t timeout_ns; /* in ns; 0 means no timeout */
     uint64_t reported;   /* number of timeouts since the last hit that have been reported */
@@ -234,13 +234,13 @@ uint64_t *table_slot(const struct table *t, int64_t handle);
 
 /* table_read.c. The copy of an entry has its handle, its priority, and then its slot. */
 enum { COPY_HEAD = 2 };
-/* Copy entries, starting at slot *from, as many as there is room for, and set *from to the next
- * slot. Returns the number of copied entries. */
+/* Copy at most `room` entries, starting at slot *from. Set *from to the next slot. Returns the
+ * number of copied entries. */
 uint32_t table_copy(struct table *t, uint32_t *from, uint32_t room, uint64_t *out);
 bool table_copy_one(struct table *t, int64_t handle, uint64_t *out);
 int table_set_timeout(struct table *t, int64_t handle, uint64_t timeout_ns);
-/* Copy handles in the same way, for entries whose timeout expired again since the last report.
- * After each handle follows the number of timeouts since the last hit. */
+/* Like table_copy(), but only for entries whose timeout expired again since the last report. Writes
+ * for each entry its handle, and the number of timeouts since the last hit. */
 uint32_t table_age(struct table *t, uint32_t *from, uint64_t now_ns, uint32_t room, uint64_t *out);
 
 /* table_batch.c. Commit functions cannot fail, because a batch allocates all memory when its

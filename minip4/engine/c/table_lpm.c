@@ -219,7 +219,7 @@ bool lpm_insert(struct table *t, const uint64_t *slot)
     return true;
 }
 
-/* If out of memory, bits of deleted entries and unused lengths remain, which only costs time. */
+/* If out of memory, bits of deleted entries and unused lengths remain. This only costs time. */
 void lpm_remove(struct table *t, const uint64_t *slot)
 {
     uint32_t prefix = slot_prefix(slot);

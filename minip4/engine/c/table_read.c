@@ -28,7 +28,8 @@ bool table_copy_one(struct table *t, int64_t handle, uint64_t *out)
 uint32_t table_copy(struct table *t, uint32_t *from, uint32_t room, uint64_t *out)
 {
     uint32_t count = 0, at = *from, words = COPY_HEAD + t->stride;
-    memset(out, 0, (size_t)room * words * sizeof *out); /* fault in pages before the lock is held */
+    /* page faults occur now, not while the lock is held */
+    memset(out, 0, (size_t)room * words * sizeof *out);
     while (at < t->fresh && count < room) {
         uint32_t left = slice_of(t), before = count;
         lock_take(t->lock, HOLD_READ);

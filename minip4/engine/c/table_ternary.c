@@ -150,7 +150,8 @@ static bool allocate(const struct table *t, struct layout *l)
         if (t->care[i / 8] >> i % 8 * 8 & 0xff)
             l->active[l->count++] = (struct active_byte){(uint8_t)(i / 8), (uint8_t)(i % 8 * 8)};
     size_t row_words = (size_t)l->blocks * BLOCK_WORDS;
-    l->rows = memory_take(rows_size(l->count, l->blocks)); /* fault in pages before packets wait */
+    /* page faults occur now, not while packets wait */
+    l->rows = memory_take(rows_size(l->count, l->blocks));
     l->in_use = calloc(row_words, sizeof *l->in_use);
     l->staged_in_use = t->staged ? calloc(row_words, sizeof *l->in_use) : NULL;
     return l->active && l->rows && l->in_use && (l->staged_in_use || !t->staged);

@@ -21,8 +21,8 @@ enum trace_kind {
     TRACED_CONDITION, /* number: condition; words: result */
     TRACED_TABLE,     /* number: table; words: is hit, words of key, handle, priority, key, slot */
     TRACED_ACTION,    /* number: action; words: data */
-    /* number: register; words: index, value (the value is absent if the index is out of bounds;
-     * also below) */
+    /* number: register; words: index, value (here and below, there is no value if the index is out
+     * of bounds) */
     TRACED_READ,
     TRACED_WRITE,     /* number: register; words: index, value */
     TRACED_COUNT,     /* number: counter; words: index, packets, bytes */
@@ -31,7 +31,7 @@ enum trace_kind {
     TRACED_VALID,     /* number: header whose validity changed; words: old, new */
     TRACED_DIGEST,    /* number */
     TRACED_CLONE,     /* number: session; words: copies */
-    TRACED_MULTICAST, /* number: group; words: copies; the packet itself ends */
+    TRACED_MULTICAST, /* number: group; words: copies; the original ends here */
     TRACED_ENQUEUE,   /* port; number: priority; words: packets and bytes queued before it */
     /* port; number: priority; words: packets left in the queue, waiting time in us */
     TRACED_DEQUEUE,

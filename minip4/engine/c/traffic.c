@@ -1,5 +1,5 @@
-/* The traffic manager: the queues of each port with their rates and depths, and the links after
- * them. */
+/* The traffic manager: the queues of each port (with their rates and depths), and the links after
+ * the queues. */
 #include "engine_internal.h"
 
 void fifo_push(struct fifo *fifo, struct packet *packet)
@@ -25,7 +25,7 @@ static uint64_t max(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Account for a transmitted packet of `units` units of the rate. */
+/* Account for a transmitted packet. `units` is its size in the unit of the rate. */
 static void shape(struct shaper *shaper, uint64_t units, uint64_t now_ns)
 {
     if (!shaper->rate)

@@ -5,7 +5,7 @@
 
 #include "bits.h"
 
-/* Not inline, because such programs are rare, and their C code should compile fast, too. */
+/* Not inline: the C code of such programs should compile fast, and such programs are rare. */
 #define WIDE static __attribute__((noinline, unused))
 
 struct wide {
@@ -159,7 +159,7 @@ WIDE bool wide_is_zero(struct wide a)
     return wide_compare(a, wide_from_u64(0)) == 0;
 }
 
-/* Divide nonnegative numbers bit by bit, which is slow, but such programs are rare. */
+/* Divide nonnegative numbers bit by bit. This is slow, but such programs are rare. */
 WIDE struct wide divide_wide(struct wide a, struct wide b)
 {
     struct wide quotient = wide_from_u64(0), rest = wide_from_u64(0);

@@ -46,7 +46,7 @@ class Expressions:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.params: list[int] = []
-        """The word of each parameter in the data of the current action."""
+        """For each parameter of the current action, the index of its first word in the data."""
         self.wide_bits = 0
         """The number of bits that limbs must hold; 0 means that no expression needs limbs."""
 
@@ -71,7 +71,7 @@ class Expressions:
         return self.value(e, 64)
 
     def for_width(self, e: m.Expr, width: int) -> tuple[str, int]:
-        """Return C code for a value, correct in its low `width` bits, and its representation."""
+        """Return C code for a value with correct low `width` bits, and its representation."""
         rep = 64 if width <= 64 else 128 if width <= 128 else WIDE
         if rep == WIDE:
             self.wide_bits = max(self.wide_bits, width)
@@ -354,7 +354,7 @@ class Expressions:
         return f"{place.pointer}->{self.layout.writes(place.type, field)}", field
 
     def readable(self, e: m.Expr) -> tuple[str, m.Field]:
-        """Return C code for the stored field, from which code can extract bits."""
+        """Return C code for the field that an expression reads."""
         place, field = self.accessed(e)
         _check_number(field)
         return f"{place.pointer}->{self.layout.reads(place.type, field)}", field

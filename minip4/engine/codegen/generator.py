@@ -1,4 +1,4 @@
-"""Generation of the C code of a program, which is compiled with the engine's core."""
+"""Generation of the C code of a program. It is compiled with the engine's core."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C code of calculations, namely checksums and hashes over a list of fields.
+"""C code of calculations: checksums and hashes over a list of fields.
 
 As in bmv2, fields are packed bit by bit, fields of invalid headers are omitted, and the payload is
 the part of the frame after the parsed headers.
@@ -123,8 +123,8 @@ class HashCode:
     def _sum(self, runs: list[Run], *, payload: bool) -> Lines:
         """Return statements for the Internet checksum.
 
-        Each field is added to a one's complement sum, shifted to its position in a 16-bit word. It
-        does not matter which word it is in, because 2^16 is 1 modulo 2^16 - 1.
+        Each field is shifted to its position in a 16-bit word, and added to a one's complement
+        sum. All words are equivalent, because 2^16 is 1 modulo 2^16 - 1.
         """
         lines = ["uint64_t sum = 0;"]
         for run in runs:

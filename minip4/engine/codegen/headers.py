@@ -163,7 +163,7 @@ class HeaderCode:
     def deparser(self, order: tuple[m.Header, ...], before: Lines, name: str = "deparse") -> str:
         """Return the deparser.
 
-        If a header is at its original position, it writes only the changed fields.
+        If a header is at its original position, only the changed fields are written.
         """
         sizes = self._of_valid(order, self._add_size)
         back = self._of_valid(order, self._write_back)

@@ -38,7 +38,7 @@ def identifier(text: str) -> str:
 
 
 def comment(text: str) -> str:
-    """Return a name of the program as a C comment, which no text in the JSON can terminate."""
+    """Return a name of the program as a C comment. No name can end the comment."""
     return f"/* {re.sub(r'[^a-zA-Z0-9_.$]', '_', text)} */"
 
 
@@ -89,7 +89,7 @@ class Layout:
             for header in array.headers:
                 self.numbers[id(header)] = count
                 count += 1
-            count += 1  # the spare element, which an index out of bounds selects
+            count += 1  # the spare element; an index out of bounds selects it
         self.header_count = count
         self.types = self._types()
         named: list[m.Header | m.HeaderArray] = [*self.metadata, *self.single, *program.arrays]
@@ -114,7 +114,7 @@ class Layout:
 
     @contextmanager
     def within(self, phv: str) -> Iterator[None]:
-        """Within the `with` block, use the fields of another parsed packet than `h`."""
+        """Within the `with` block, use the fields of the parsed packet `phv` instead of `h`."""
         before, self._phv_name = self._phv_name, phv
         yield
         self._phv_name = before
@@ -133,13 +133,13 @@ class Layout:
         return Place(header.type, self._phv_name, name, number, self._siblings(header))
 
     def field_place(self, header: m.Header, field: m.Field) -> Place:
-        """Return the location of a field's header, in the packet or among the variables."""
+        """Return the location of the field's header: the parsed packet, or the local variables."""
         if (header.type.name, field.name) in self.variables:
             return Place(header.type, "v", self.names[id(header)], "-1")
         return self.place(header)
 
     def element(self, array: m.HeaderArray, index: str, siblings: tuple[str, ...] = ()) -> Place:
-        """Return an array element; `index` is C code for an index in bounds or the spare index."""
+        """Return an array element. `index` is C code; its value may be the spare index."""
         name = self.names[id(array)]
         base = self.base(array)
         number = str(base + int(index)) if index.isdigit() else f"({base} + {index})"
@@ -282,7 +282,7 @@ class Layout:
         return [h for h in self.single if h.type.varbit]
 
     def clear(self) -> list[str]:
-        """Return C code that clears a parsed packet; only the length of a varbit is cleared."""
+        """Return C code that clears a parsed packet. Of a varbit, only the length is cleared."""
         if not self._varying:
             return ["memset(h, 0, sizeof *h);"]
         first = self.names[id(self._varying[0])]

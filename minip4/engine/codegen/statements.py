@@ -33,12 +33,12 @@ class Statements(StateStatements):
         """True if some action has a loop; valid only after all actions were generated."""
 
     def action(self, action: m.Action) -> str:
-        """Return the C function of an action; it returns true if the packet exits."""
+        """Return the C function of an action. The function returns true if the packet exits."""
         self.expressions.params = param_words(action)
         call = self.traced(f"TRACE_ACTION({action.id}, d, {data_words(action)})")
         body = [*call, *self.body(action.primitives)]
-        # A variable whose address is passed to a function that is not inlined would have to be in
-        # memory.
+        # An action that uses local variables gets their address. So it must be inlined. Otherwise,
+        # the variables would have to be in memory.
         head = "ALWAYS_INLINE" if action.id in self.layout.inlined else "static inline"
         return (
             f"{comment(action.name)}\n"

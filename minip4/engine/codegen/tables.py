@@ -19,7 +19,7 @@ EXACT, LPM, TERNARY = "TABLE_EXACT", "TABLE_LPM", "TABLE_TERNARY"
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """The layout of a table's entries in their slots, which Python and C share."""
+    """The layout of a table's entries in their slots. Python and C share this layout."""
 
     kind: str
     key: KeyLayout

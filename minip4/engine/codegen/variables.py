@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from minip4.engine import model as m
 
 MAX_CALLS = 2
-"""Maximum number of calls of an action with variables, whose code is repeated at each.
+"""Maximum number of calls of an action with variables. The code is repeated at each call.
 """
 ELSEWHERE = "elsewhere"
 STANDARD = ("standard_metadata", "intrinsic_metadata", "queueing_metadata")

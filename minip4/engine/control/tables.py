@@ -29,7 +29,7 @@ class TableControl(Core):
                   priority: int = 0, *, time_ns: int | None = None) -> int:  # fmt: skip
         """Add an entry and return its handle. Raises AlreadyExists, TableFull, InvalidArgument.
 
-        `time_ns` is the time of its last use by the driver's clock; the default is now.
+        `time_ns` is the time of the entry's last use, by the driver's clock; the default is now.
         """
         t = self._changeable(table)
         return self._add(t, key, self._action_head(t, action, params), priority, time_ns)
@@ -100,7 +100,7 @@ class TableControl(Core):
     # --- idle entries ----------------------------------------------------------------------
 
     def table_set_timeout(self, table: str, handle: int, timeout_ns: int) -> None:
-        """Set the idle timeout of an entry, which table_idle() reports; 0 means no timeout."""
+        """Set the idle timeout of an entry (0: none). table_idle() reports expired timeouts."""
         t = named(self.program.tables, table, "table")
         with self.locked():
             result = self.library.engine_table_set_timeout(self.handle, t.index, handle, timeout_ns)

@@ -22,7 +22,7 @@ BUFFER_WORDS = 1 << 16  # as in trace.c
 MAX_OPEN = 4096
 """Limit of unfinished packets.
 
-Above it, the oldest one is written although it is unfinished.
+Above this limit, the trace of the oldest packet is written, although this packet is unfinished.
 """
 
 INSTANCES = {1: "ingress clone", 2: "egress clone", 4: "recirculated", 5: "multicast",
@@ -130,7 +130,7 @@ class Trace:
             oldest.lines.append("... truncated")
             yield oldest.text()
 
-    # --- events: each gives lines, of which the first may become the block's title ---------------
+    # --- events: each becomes lines; the first line may become the title of the block -------------
 
     def _in(self, e: _Event) -> list[str]:
         return [f"packet {e.packet}: in at port {e.port}, {e.number} bytes, {_time(e.time_ns)}"]
@@ -203,7 +203,7 @@ class Trace:
 
     @property
     def _statements(self) -> set[int]:
-        """Return the actions of hidden tables, which are statements of a control's body."""
+        """Return the actions of hidden tables. They are statements in the body of a control."""
         return {t.default_action.id for t in self._tables if t.is_hidden and t.default_action}
 
     def _read(self, e: _Event) -> list[str]:

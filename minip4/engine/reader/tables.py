@@ -63,7 +63,7 @@ class PipelineReader:
         default = t.get("default_entry") or {}
         action = self.actions[default["action_id"]] if "action_id" in default else None
         ids = t.get("action_ids")
-        if ids is None:  # older JSON has only names, which are unique there
+        if ids is None:  # older JSON has only names; there, names are unique
             by_name = {a.name: a.id for a in self.actions.values()}
             ids = [by_name[name] for name in t["actions"]]
         names = dict(zip(t["actions"], ids, strict=True))

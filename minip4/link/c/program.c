@@ -1,7 +1,7 @@
 /* `minip4 link`: the link component between two interfaces, in both directions, until SIGTERM. The
  * program is an engine (engine.h) with two ports and no P4 program. Frames that arrive at one port
- * leave at the other, through a queue with tail drop and a link. As an engine, it runs on the
- * driver of switches (ports.h). */
+ * leave at the other, through a queue with tail drop and a link. Because the program is an engine,
+ * the driver of switches can run it (ports.h). */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -61,7 +61,7 @@ static void send_waiting(struct direction *direction, uint64_t now_ns)
     }
 }
 
-/* Send the frame at its arrival time, so that a late wake-up of this process does not delay it. */
+/* Send the frame at its arrival time. So a late wake-up of this process does not delay it. */
 void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
                     uint64_t arrived_ns, uint64_t now_ns)
 {

@@ -19,7 +19,7 @@ enum { BATCH = 64 };
 /* maximum age of the clock reading, since the wall clock may be set at any time */
 #define READ_CLOCKS_NS UINT64_C(1000000)
 
-/* If the thread sleeps, the next frame wakes it, which costs the sender of this frame a few
+/* If the thread sleeps, the next frame wakes it. This costs the sender of the frame a few
  * microseconds. The switch needs less time per frame, so the wake-ups would limit the rate of the
  * sender. Therefore, while frames arrive fast, the thread polls its rings a little longer before it
  * sleeps. */
@@ -124,7 +124,7 @@ static unsigned receive_cpu(struct ports *ports)
     for (unsigned received = 0; received < BATCH; received++) {
         struct packet *packet = packet_take(ports->pool);
         if (!packet)
-            return BATCH; /* no memory: the frame stays in its queue until the next round */
+            return BATCH; /* out of memory: the frame stays in its queue until the next round */
         packet->length = frame_queue_take(ports->from_cpu, packet->data);
         if (!packet->length) {
             packet_give(ports->pool, packet);

@@ -23,8 +23,8 @@ struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_p
 /* All of the following functions return 0, or -1 with errno set. Functions up to ports_start() must
  * be called before the driver runs. */
 int ports_add(struct ports *ports, uint16_t port, const char *interface);
-/* Capture all frames of the ports in folder/<interface>_{in,out}.pcap, at most `snaplen` bytes of
- * each. */
+/* Capture all frames of the ports in folder/<interface>_{in,out}.pcap, at most `snaplen` bytes per
+ * frame. */
 int ports_capture(struct ports *ports, const char *folder, uint32_t snaplen);
 /* Capture frames lost by the ports' links in folder/<interface>_lost.pcap. */
 int ports_capture_lost(struct ports *ports, const char *folder, uint32_t snaplen);
@@ -44,8 +44,8 @@ int ports_stop(struct ports *ports, uint64_t drain_ns);
  * Returns 0, or -1 with an error of the captures in `error`. */
 int ports_destroy(struct ports *ports, char *error, size_t error_size);
 
-/* Take over the sockets, captures and controller queues of `old`, which must be stopped; used
- * instead of ports_add(). Frames queued there are not lost. The CPU port must be the same. */
+/* Use the sockets, captures and controller queues of `old`, instead of ports_add(). The driver
+ * `old` must be stopped and have the same CPU port. Frames in its queues are not lost. */
 void ports_adopt(struct ports *ports, struct ports *old);
 
 void ports_counters(struct ports *ports, struct ports_counters *out);

@@ -10,13 +10,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A 4 MB ring holds 160 ms of traffic at 100,000 frames/s. A frame that does not fit into a slot
- * arrives complete in the socket's own queue (PACKET_COPY_THRESH), whose memory is allocated as
- * needed. */
+/* A 4 MB ring has room for 160 ms of traffic at 100,000 frames/s. A frame that does not fit into a
+ * slot arrives complete in the socket's own queue (PACKET_COPY_THRESH). Memory of this queue is
+ * allocated as needed. */
 enum {
     SLOT_SIZE = 256, /* 66 bytes for the kernel's headers and 190 bytes for the frame */
-    FETCH_AHEAD = 2, /* slots */
-    FETCHED = 192,   /* prefetched bytes of a slot: these headers and a 64-byte frame */
+    FETCH_AHEAD = 2, /* number of slots that are prefetched */
+    FETCHED = 192,   /* prefetched bytes of a slot: kernel headers and a 64-byte frame */
     BLOCK_SIZE = 64 * 1024,
     MAX_RING_SIZE = 4 * 1024 * 1024,
     /* maximum total size of a switch's rings; with more than 32 ports, each ring is smaller */
@@ -206,8 +206,7 @@ static size_t copy_frame(struct nic *nic, const struct tpacket2_hdr *header, str
     return header->tp_snaplen;
 }
 
-/* Insert the outer VLAN tag again, which the kernel removed from the frame; uses bytes before the
- * frame. */
+/* Insert the outer VLAN tag that the kernel removed from the frame. Uses bytes before the frame. */
 static void restore_vlan_tag(const struct tpacket2_hdr *header, struct packet *packet)
 {
     uint16_t protocol = header->tp_status & TP_STATUS_VLAN_TPID_VALID ? header->tp_vlan_tpid

@@ -13,7 +13,7 @@ struct nic_counters {
     uint64_t receive_kernel_drops; /* ring or socket memory was full */
     uint64_t receive_too_long;     /* longer than PACKET_MAX_FRAME */
     uint64_t receive_memory_drops; /* no packet buffer available */
-    /* received without a checksum, because the sender left it to hardware offload */
+    /* received without a checksum, because the sender left the checksum to hardware offload */
     uint64_t unfinished_checksums;
     uint64_t transmitted_packets, transmitted_bytes;
     uint64_t transmit_kernel_drops; /* ENOBUFS or EAGAIN, even after retries */
@@ -24,8 +24,8 @@ struct nic_counters {
 
 struct nic;
 
-/* Create one of `nics` nics (network interfaces), which share the memory for rings. Returns NULL
- * with errno set on failure. */
+/* Create one of `nics` nics (network interfaces). All of them share the memory for rings. Returns
+ * NULL with errno set on failure. */
 struct nic *nic_open(const char *interface, unsigned nics);
 /* Switch to a new interface with the name of the deleted one; counters continue. If this fails, the
  * old nic stays, and the failure is reported. */
@@ -36,7 +36,7 @@ void nic_close(struct nic *nic);
 void nic_capture(struct nic *nic, struct capture *sending, struct capture *sent);
 
 /* Return the next frame, or NULL if no frame is queued. Its time_ns is the arrival time by
- * CLOCK_REALTIME. For a veth, the kernel sets it during the sender's call. */
+ * CLOCK_REALTIME. For a veth, the kernel sets this time during the sender's call. */
 struct packet *nic_receive(struct nic *nic, struct packet_pool *pool);
 /* Get the arrival time of the next queued frame. Returns false if no frame is queued. */
 bool nic_peek(const struct nic *nic, uint64_t *stamp_ns);
@@ -44,8 +44,8 @@ bool nic_peek(const struct nic *nic, uint64_t *stamp_ns);
 void nic_transmit(struct nic *nic, struct packet *packet, struct packet_pool *pool);
 void nic_flush(struct nic *nic, struct packet_pool *pool);
 
-/* The descriptor for ppoll(), readable if a frame is queued. Call nic_clear_error() after
- * POLLERR. */
+/* Return the descriptor for ppoll(). It is readable if a frame is queued. After POLLERR, call
+ * nic_clear_error(). */
 int nic_fd(const struct nic *nic);
 void nic_clear_error(struct nic *nic);
 /* Return the number of frames queued in the ring. */

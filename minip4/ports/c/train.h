@@ -1,8 +1,8 @@
-/* Trains: consecutive frames that are passed to the kernel as one frame, which it segments (GSO). A
- * single frame costs about 1,200 ns of kernel time from sendmmsg() to the peer's stack. In a train
- * of 16 frames, each frame costs a third of this time. The frames on the wire are identical to
- * single frames, because train_length() selects only frames of one flow that differ in fields that
- * the kernel sets itself. */
+/* Trains: consecutive frames that are passed to the kernel as one frame. The kernel segments this
+ * frame (GSO). A single frame costs about 1,200 ns of kernel time from sendmmsg() to the peer's
+ * stack. In a train of 16 frames, each frame costs a third of this time. The frames on the wire are
+ * identical to single frames: train_length() selects frames of one flow that differ only in fields
+ * that the kernel sets itself. */
 #ifndef MINIP4_PORTS_TRAIN_H
 #define MINIP4_PORTS_TRAIN_H
 
@@ -36,15 +36,15 @@ void train_compose(struct packet *const *frames, unsigned count, struct train_he
 /* Sends trains to one interface. */
 struct trains;
 
-/* Returns NULL without memory or sockets; then frames are sent without trains. */
+/* Returns NULL if out of memory, or if the socket cannot be set up. Then there are no trains. */
 struct trains *trains_open(int interface, const char *name);
 void trains_close(struct trains *trains);
-/* Like train_length(), but also returns 1 in three cases. The interface has offloads and therefore
- * would not segment the train. The kernel cannot segment the train (UDP before Linux 6.2). A frame
- * exceeds the MTU. */
+/* Like train_length(), but also returns 1 in three cases: the interface has offloads, and therefore
+ * would not segment the train; the kernel cannot segment the train (UDP before Linux 6.2); or a
+ * frame exceeds the MTU. */
 unsigned trains_length(struct trains *trains, struct packet *const *frames, unsigned count);
-/* Send one train. Returns 0 or an errno value; EINVAL means that the kernel does not support such
- * trains, which are then disabled. */
+/* Send one train. Returns 0 or an errno value. After EINVAL, such trains are disabled, because the
+ * kernel does not support them. */
 int trains_send(struct trains *trains, struct packet *const *frames, unsigned count);
 
 #endif

@@ -17,7 +17,7 @@ Read = Callable[[p4r.Entity], Iterator[p4r.Entity]]
 def describe(
     channel: grpc.Channel, device_id: int, names: Sequence[str], deadline_s: float
 ) -> Iterator[str]:
-    """Yield lines about the named tables, counters and registers; without names, about all.
+    """Yield lines about the tables, counters and registers in `names`; if empty, about all.
 
     Raises Minip4Error.
     """

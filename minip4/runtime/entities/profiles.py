@@ -174,7 +174,7 @@ class Profiles:
         return lambda: self._modify_member(what, profile.name, number, action, params)
 
     def read_members(self, message: p4r.ActionProfileMember) -> Iterator[p4r.Entity]:
-        """Yield one member, all members of one profile, or (id 0) the members of all profiles."""
+        """Yield one member, all members of one profile, or of all profiles if the id is 0."""
         self._check_profile(message.action_profile_id)
         for profile, member in list(self._members):
             if message.action_profile_id in (0, profile) and message.member_id in (0, member):
@@ -196,7 +196,7 @@ class Profiles:
         return lambda: self._modify_group(what, profile, message)
 
     def read_groups(self, message: p4r.ActionProfileGroup) -> Iterator[p4r.Entity]:
-        """Yield one group, all groups of one profile, or (id 0) the groups of all profiles."""
+        """Yield one group, all groups of one profile, or of all profiles if the id is 0."""
         self._check_profile(message.action_profile_id)
         for (profile, number), group in list(self._groups.items()):
             if message.action_profile_id in (0, profile) and message.group_id in (0, number):
@@ -269,7 +269,7 @@ class Profiles:
         return self._exchange_group(number, old, None)
 
     def _exchange_group(self, number: _Number, old: _Group | None, new: _Group | None) -> Undo:
-        """Replace the record of a group; None removes it, because the group was deleted."""
+        """Replace the record of a group. `new` is None if the group was deleted."""
         if old is not None:
             self._hold_members(old.message, -1)
             del self._groups[number]

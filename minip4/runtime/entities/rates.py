@@ -19,7 +19,7 @@ function restores the data stored outside of the engine.
 
 
 def nothing() -> None:
-    """Do nothing, as the undo function of an operation that changed only the engine."""
+    """Do nothing. This is the undo function of operations that change only the engine."""
 
 
 def decode_rates(what: str, config: p4r.MeterConfig) -> Rates:

@@ -140,7 +140,7 @@ class Tables:
         return self._dataplane.clock()
 
     def select(self, table: Table, message: p4r.TableEntry) -> list[Entry]:
-        """Return the entries with the key in a message, or all if it has no key."""
+        """Return the entries with the message's key, or all entries if the message has no key."""
         with engine_calls(f"table {table.name}"):
             now_ns = self._dataplane.clock()
             if message.match:
@@ -337,7 +337,8 @@ class Tables:
 _NO_NOTES = _Notes(0, b"", 0)
 
 
-# maximum per notification, whose size must stay well below a client's limit of 4 MB
+# maximum number of entries per notification; its size must stay well below a client's limit of
+# 4 MB
 MOST_ENTRIES = 500
 
 

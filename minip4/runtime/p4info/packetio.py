@@ -40,7 +40,7 @@ def header_layout(header: p4i.ControllerPacketMetadata, program: Program) -> Lay
 
 
 class ControllerHeader:
-    """A @controller_header, whose fields are packed from the most significant bit on."""
+    """A @controller_header. Its fields are packed, the first one into the most significant bits."""
 
     def __init__(self, schema: Schema, program: Program, name: str) -> None:
         self._name = name

@@ -124,10 +124,10 @@ class Strings(Translated):
 
     def __init__(self, name: str, spec: p4t.P4NewTypeSpec) -> None:
         super().__init__(name, spec)
-        self._fixed = set(self._values)  # numbers that the program states, which never become free
+        self._fixed = set(self._values)  # numbers stated in the program, never freed
         self._used: set[int] = set()  # numbers used since begin()
         self.collect_at = COLLECT_AT
-        # number at which the search for a free one starts, modulo the count of numbers
+        # the search for a free number starts here (modulo the count of numbers)
         self._next = -1
         self.collect: Callable[[], None] = lambda: None
         """Calls decode() for all strings that the pipeline holds, and then sweep()."""
@@ -237,7 +237,7 @@ def translations(types: p4t.P4TypeInfo) -> dict[str, Translated]:
 
 
 def check_kind(owner: str, match: p4i.MatchField, of: Values) -> None:
-    """Reject match kinds that need masks, which strings do not have (spec 18.2)."""
+    """Reject match kinds that need masks, if the values are strings (spec 18.2)."""
     exact = (p4i.MatchField.EXACT, p4i.MatchField.OPTIONAL)
     if isinstance(of, Strings) and match.match_type not in exact:
         raise unimplemented(

@@ -29,7 +29,7 @@ class Values:
 
     @property
     def controller_bitwidth(self) -> int:
-        """Width of masks and prefixes for the controller; 0 means that its values are strings."""
+        """Width of masks and prefixes for the controller. 0 means that the values are strings."""
         return self.bitwidth
 
     @property
@@ -46,7 +46,7 @@ class Values:
         return encode(number)
 
     def reserve(self, number: int) -> None:
-        """Reserve a number used by the program, so that no other controller value gets it."""
+        """Reserve a number that the program uses. No other controller value can then get it."""
 
     def text(self, value: bytes, digits: int = 1) -> str:
         """Format a controller value as text, with at least `digits` hexadecimal digits."""

@@ -143,7 +143,7 @@ class Arbitration:
         return client.role is not None and self._roles[client.role].primary is client
 
     def primaries(self) -> list[Client]:
-        """Return the primary of each role, which receives packets and digests."""
+        """Return the primary of each role. Primaries receive packets and digests."""
         return [role.primary for role in self._roles.values() if role.primary is not None]
 
     def _new_role(self, name: str) -> _Role:

@@ -21,10 +21,9 @@ GetRequest = p4r.GetForwardingPipelineConfigRequest
 class Device(Generic[D]):
     """One switch as its controllers see it.
 
-    `make_dataplane` creates a data plane from BMv2 JSON, which is slow because it may run the C
+    `make_dataplane` creates a data plane from BMv2 JSON. This is slow, because it may run the C
     compiler. `install` activates the new data plane and closes the previous one. With `in_thread`,
-    make_dataplane runs in its own thread, so that the server can handle other calls in the
-    meantime.
+    make_dataplane runs in its own thread, and the server handles other calls in the meantime.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Device(Generic[D]):
         self.running = Pipeline(config, dataplane, self._down_ports)
 
     def set_port(self, port: int, is_up: bool) -> None:
-        """Activate or deactivate members that watch a port that went up or down."""
+        """Activate or deactivate the members that watch a port, after it went up or down."""
         if is_up:
             self._down_ports.discard(port)
         else:
@@ -64,7 +63,7 @@ class Device(Generic[D]):
 
     @property
     def pipeline(self) -> Pipeline[D]:
-        """Return the pipeline for Read and Write: the saved one, or else the running one.
+        """Return the pipeline for the calls Read and Write: the saved one, or else the running one.
 
         P4Runtime spec 10.2.
         """
@@ -85,7 +84,7 @@ class Device(Generic[D]):
         return self.running
 
     def get_config(self, response_type: int) -> p4r.ForwardingPipelineConfig:
-        """Return the requested fields of the config of the pipeline."""
+        """Return the requested fields of the pipeline's config."""
         full = self.pipeline.config
         config = p4r.ForwardingPipelineConfig()
         if full.HasField("cookie"):

@@ -17,9 +17,9 @@ _LENGTH_DELIMITED = 2  # protobuf wire type of bytes
 def decode(blob: bytes) -> dict[str, Any]:
     """Decode the program from p4_device_config. Raises StatusError.
 
-    PI accepts both forms; the controllers of p4lang/tutorials send the message. No input is valid
-    in both forms: a message starts with a field tag, and a JSON object starts with `{`, which as a
-    tag would start a group.
+    PI accepts both forms; the controllers of p4lang/tutorials send a P4DeviceConfig. No input is
+    valid in both forms: a message starts with a field tag, and a JSON object starts with `{`. As a
+    tag, `{` would start a group.
     """
     if len(blob) > MAX_BYTES:
         raise StatusError(

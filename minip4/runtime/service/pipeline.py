@@ -1,4 +1,4 @@
-"""One forwarding pipeline: P4Info and data plane of a program, with Write and Read."""
+"""One forwarding pipeline: P4Info and data plane of a program, and the calls Write and Read."""
 
 import asyncio
 import time
@@ -50,7 +50,7 @@ _Read = Callable[[Any], Iterator[p4r.Entity | None]]
 
 
 class Pipeline(Generic[D]):
-    """The pipeline that Write and Read access.
+    """A forwarding pipeline. It performs the P4Runtime calls Write and Read.
 
     `down_ports` is the set of ports of the switch that are down; the switch updates it.
     """
@@ -111,7 +111,7 @@ class Pipeline(Generic[D]):
         self.dataplane.close()
 
     def take_over(self, old: "Pipeline[D]") -> None:
-        """Copy the entries of another pipeline. Raises StatusError if one does not fit."""
+        """Copy the entries of another pipeline. Raises StatusError if an entry does not fit."""
         for update in old.state():
             try:
                 self._prepare(update)()
@@ -180,7 +180,7 @@ class Pipeline(Generic[D]):
         return [error or aborted for error in errors]
 
     def _perform(self, operations: list[Operation], errors: list[StatusError | None]) -> int | None:
-        """Perform operations atomically for packets; return the index of a failed operation."""
+        """Perform operations atomically for packets. If one fails, return its index."""
         undos: list[Undo] = []
         try:
             with self.dataplane.batch():

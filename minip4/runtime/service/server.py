@@ -22,7 +22,8 @@ from minip4.runtime.status import (
 
 API_VERSION = "1.4.1"
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 15_000, 10_000
-READ_CHUNK = 500  # entities per ReadResponse, which must stay well below a client's limit of 4 MB
+# maximum entities per ReadResponse; a response must stay well below a client's limit of 4 MB
+READ_CHUNK = 500
 # maximum size of a request; gRPC rejects larger ones with RESOURCE_EXHAUSTED
 MAX_MESSAGE_BYTES = 64 << 20
 MAX_UPDATES = 1 << 20  # maximum number of updates in a WriteRequest
@@ -31,7 +32,7 @@ _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second switch on the same port must get an error
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", 64 * 1024),
-    # Keepalives detect controllers whose host vanished, so that such a controller does not stay
+    # Keepalives detect controllers whose host vanished. So such a controller does not stay
     # primary. A controller may send keepalives, too, at most every 5 s.
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),

@@ -112,7 +112,7 @@ class Messages:
         Returns False if there is no primary.
         """
         clients = self._device.arbitration.primaries()
-        return any([client.offer(response) for client in clients])  # noqa: C419  each gets it
+        return any([client.offer(response) for client in clients])  # noqa: C419  offered to all
 
     def collect(self) -> None:
         """Fetch the digests of the engine and send the due digests to the controllers."""

@@ -19,7 +19,7 @@ from minip4.wire.shared import MAX_SNAPLEN, SNAPLEN
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options.
 
-    Options that simple_switch_grpc also has have the same names.
+    If simple_switch_grpc has the same option, the option has the same name.
     """
     add = parser.add_argument
     add("program", type=Path, metavar="PROGRAM.json", help="program as BMv2 JSON")

@@ -23,7 +23,7 @@ from minip4.simulator.virtual import Virtual
 
 
 class SwitchProgram:
-    """A compiled program, with an engine that all its switches copy."""
+    """A compiled program, and the engine that all switches with this program copy."""
 
     def __init__(self, bmv2_json: dict[str, Any], p4info: p4i.P4Info) -> None:
         self.bmv2_json = bmv2_json
@@ -92,7 +92,7 @@ class VirtualSwitch:
 
     @property
     def is_traced(self) -> bool:
-        """Return whether write_trace() must be called before the engine's buffer is full."""
+        """Return whether there is a trace. If so, write_trace() must be called regularly."""
         return self._trace is not None
 
     def write_trace(self, *, is_end: bool = False) -> None:
@@ -108,7 +108,7 @@ class VirtualSwitch:
 
     @property
     def wants_polls(self) -> bool:
-        """Return whether digests or idle notifications, which need polling, were requested."""
+        """Return whether a client requested digests or idle notifications. Both need polling."""
         pipeline = self.device.running
         return pipeline is not None and (pipeline.digests.active or pipeline.idle_timeouts.active)
 

@@ -74,7 +74,7 @@ void partition_send(struct partition *p, uint16_t to, const struct arrival *arri
     struct partition *other = v->partition[to];
     if (!v->threads->is_parallel) {
         partition_take_in(other, arrival, due_ns);
-        /* Take a spare packet of the other partition, so that this partition does not run out of
+        /* Take a spare packet of the other partition. Otherwise, this partition might run out of
          * packets. */
         struct packet *spare = packet_lend(other->pool);
         if (spare)

@@ -1,10 +1,10 @@
 /* Partitioning of a network, and repartitioning. Nodes with a delay of 0 between them stay together
  * in a unit. All nodes at which the network may stop for Python form a unit, too. This unit is in
- * the first partition, and the other partitions never advance beyond the first one. Only links with
- * a long delay connect different partitions: all links with a delay below a threshold stay inside
- * units, and the threshold is the longest one for which units are small enough to be distributed
- * evenly. Then each partition grows from one unit, by adding the units with the most links to
- * it. */
+ * the first partition, and the other partitions never advance beyond the first one. All links with
+ * a delay below a threshold stay inside units. The threshold is the longest delay for which the
+ * units are small enough to be distributed evenly. So only links with a long delay connect
+ * different partitions. Each partition grows from one unit: the units with the most links to it are
+ * added. */
 #include <stdlib.h>
 
 #include "threads.h"
@@ -23,7 +23,7 @@ struct edge {
     uint64_t delay_ns;
 };
 
-/* Arrays indexed by node, or for a unit by its first node. */
+/* Arrays. The index is a node; for data of a unit, it is the first node of the unit. */
 struct plan {
     struct virtual *v;
     struct edge *edge;
@@ -254,7 +254,7 @@ static bool move_flights(struct partition *from)
     return is_done;
 }
 
-/* Return the partition with the earliest frame, among those with frames `left`. */
+/* Return the partition with the earliest frame, among those with frames left (`left`). */
 static struct partition *first_to_come(const struct virtual *v, const uint32_t *left)
 {
     struct partition *found = NULL;

@@ -3,7 +3,7 @@
 
 #include "memory.h"
 
-/* OFFSET of the heap in memory, so that siblings share a cache line */
+/* The heap starts at OFFSET in memory. So siblings share a cache line. */
 enum { FIRST_ROOM = 64, CHILDREN = 4, OFFSET = CHILDREN - 1 };
 
 static bool is_first_of_two(const struct events *events, struct event a, struct event b)

@@ -1,4 +1,4 @@
-/* An event queue: a heap ordered by time, with four children per node, which share a cache line. */
+/* An event queue: a heap ordered by time. The four children of a node share a cache line. */
 #ifndef MINIP4_EVENTS_H
 #define MINIP4_EVENTS_H
 

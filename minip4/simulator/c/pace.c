@@ -4,8 +4,8 @@
  * may be faster. If threads hardly wait, sequential runs can only be slower and are not tried.
  *
  * The cost of a mode is the median of its latest runs. So a single disturbed run does not change
- * the decision. Nor does the first run after a change of mode, which is slow because its memory is
- * in the other core's cache. */
+ * the decision. The first run after a change of mode does not change it either. This run is slow,
+ * because its memory is in the other core's cache. */
 #include "threads.h"
 
 enum {

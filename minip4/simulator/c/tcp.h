@@ -59,7 +59,7 @@ struct segment {
 /* A ring whose size is a power of two; segment number i is at index i & (room - 1). */
 struct sending {
     struct segment *segment;
-    uint64_t first, end;      /* numbers */
+    uint64_t first, end;      /* number of the first segment, and number after the last one */
     uint32_t room;
     /* number of segments in each state; a lost segment is not sacked */
     uint32_t sacked, lost, again;
@@ -114,8 +114,8 @@ struct congestion {
     struct dctcp dctcp;
 };
 
-/* Detection of spurious timeouts (RFC 3522). The fields contain the state before the timeout, which
- * RFC 4015 restores. */
+/* Detection of spurious timeouts (RFC 3522). The fields contain the state before the timeout. This
+ * state is restored after a spurious timeout (RFC 4015). */
 struct eifel {
     bool is_open;          /* the first acknowledgement after the timeout has not arrived yet */
     uint32_t timestamp;    /* RetransmitTS: timestamp of the first retransmission */
@@ -152,7 +152,7 @@ struct receiving {
     uint32_t waiting;       /* number of bytes received in order and not acknowledged yet */
     uint32_t quick;         /* number of acknowledgements that must not be delayed */
     uint32_t ts_recent;     /* TS.Recent (RFC 7323) */
-    uint32_t rcv_wnd;       /* receive window in bytes, which never shrinks */
+    uint32_t rcv_wnd;       /* receive window in bytes; it never shrinks */
     bool is_marked;         /* ECN-marked packets arrived; acknowledgements must have ECE */
 };
 
@@ -232,7 +232,7 @@ void tcp_application(struct tcp *t);
 void tcp_delivered(struct tcp *t, uint64_t bytes);
 
 /* tcp_receiver.c */
-/* Receive the data of a segment, which start at offset `begin`. */
+/* Receive the data of a segment. The data start at offset `begin`. */
 void tcp_take_data(struct tcp *t, uint64_t begin, uint32_t length, bool is_fin);
 /* Write the SACK blocks to report, at most SACK_BLOCKS. Returns their number. */
 uint32_t tcp_sack_blocks(struct tcp *t, struct range *blocks);

@@ -4,8 +4,8 @@
 enum {
     LEAST = 2,             /* segments */
     CUBIC_BETA = 717,      /* 0.7 in units of 1/1,024 */
-    /* acknowledged segments per growth by one segment: maximum before a loss, and minimum; the last
-     * constant is in windows, and applies where CUBIC is flat */
+    /* number of acknowledged segments per growth by one segment: maximum before a loss; minimum;
+     * maximum where CUBIC is flat (in windows) */
     FIRST_EACH = 20, LEAST_EACH = 2, MOST_EACH = 100,
     LONGEST_MS = 1000000,
     SAMPLES = 8, ROUNDS = 5, GROWTH_DIVISOR = 4, /* constants of RFC 9406, 4.2 */

@@ -9,7 +9,7 @@ enum {
     OPTION_SACK_PERMITTED = 4, OPTION_SACK = 5, OPTION_TIMESTAMP = 8,
     ECN = 3, CE = 3,     /* RFC 3168: mask of the ECN field, and the code point of marked packets */
     DEFAULT_MSS = 536,   /* RFC 9293, 3.7.1: the MSS of a peer that sends no MSS option */
-    /* not delayed at the start, so that slow start is not slowed down (RFC 5681, 4.2) */
+    /* number of acknowledgements that are not delayed at the start (slow start: RFC 5681, 4.2) */
     QUICK_ACKS = 16
 };
 
@@ -233,7 +233,7 @@ static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
     if (una > (int64_t)out->next)
         return false;
     if (una < (int64_t)out->una)
-        return true; /* an old acknowledgement, which later ones have overtaken */
+        return true; /* an old acknowledgement; later ones have overtaken it */
     bool is_duplicate = una == (int64_t)out->una && !parsed->data && !(parsed->flags & FIN) &&
                         parsed->window == out->snd_wnd;
     out->snd_wnd = parsed->window;
@@ -253,8 +253,8 @@ static bool take_acknowledgement(struct tcp *t, const struct parsed *parsed)
     return true;
 }
 
-/* Return whether a segment begins or ends in the receive window (RFC 9293, 3.4), which is never
- * closed. */
+/* Return whether a segment begins or ends in the receive window (RFC 9293, 3.4). The window is
+ * never closed. */
 static bool is_acceptable(const struct tcp *t, int64_t begin, uint32_t length)
 {
     int64_t first = begin - (int64_t)t->in.next, last = first + length - (length > 0);

@@ -22,7 +22,7 @@ static void remove_ranges(struct receiving *in, uint32_t at, uint32_t count)
     in->ranges -= count;
 }
 
-/* Store the range begin..end, which is after a gap, and merge it with adjacent ranges. */
+/* Store the range begin..end, and merge it with adjacent ranges. The range follows a gap. */
 static void keep(struct tcp *t, uint64_t begin, uint64_t end)
 {
     struct receiving *in = &t->in;
@@ -44,7 +44,7 @@ static void keep(struct tcp *t, uint64_t begin, uint64_t end)
     in->range[at] = (struct range){begin, end, ++in->touched};
 }
 
-/* Data up to `end` arrived in order: deliver them, with stored ranges that are now in order. */
+/* Deliver the data up to `end`, and the stored ranges that are now in order. */
 static void advance(struct tcp *t, uint64_t end)
 {
     struct receiving *in = &t->in;

@@ -1,9 +1,9 @@
 /* Runs the partitions of a network on several threads, without a common clock (conservative
  * synchronization: Chandy, Misra, Bryant). Each partition publishes its time. A frame to another
- * partition takes at least the minimum delay of the links between the two partitions, the
- * lookahead. So the other partition may process all events before the sum of the published time and
- * the lookahead. Since the order of events does not depend on partitions, results equal those of a
- * single thread. */
+ * partition takes at least the lookahead: the minimum delay of the links between the two
+ * partitions. So the other partition may process all events before the sum of the published time
+ * and the lookahead. Since the order of events does not depend on partitions, results equal those
+ * of a single thread. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>
@@ -324,7 +324,7 @@ enum virtual_stop threads_run(struct virtual *v, uint64_t until_ns, uint64_t max
 
 /* --- threads ------------------------------------------------------------------------------------------ */
 
-/* Returns false if out of memory or threads. */
+/* Returns false if out of memory, or if a thread cannot be created. */
 bool threads_create(struct virtual *v)
 {
     uint32_t count = v->partitions;

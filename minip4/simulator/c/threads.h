@@ -34,7 +34,7 @@ struct channel {
     _Alignas(CACHE_LINE) _Atomic uint32_t received;
 };
 
-/* fraction of waiting time of the threads above which a sequential run may be faster */
+/* if threads wait for more than this fraction of the time, a sequential run may be faster */
 #define PACE_MUCH 0.25
 
 enum { PACE_RECENT = 3 /* runs */ };

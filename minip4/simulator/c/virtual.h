@@ -27,7 +27,7 @@ struct virtual_calls {
 struct virtual;
 
 /* Create a network. `threads` is 1 to VIRTUAL_MAX_THREADS, including the thread that calls
- * virtual_run(). Returns NULL if out of memory or threads. */
+ * virtual_run(). Returns NULL if out of memory, or if a thread cannot be created. */
 struct virtual *virtual_create(uint64_t now_ns, uint32_t threads);
 /* Free the network. The engines must be freed before. Returns 0, or -1 with an error of the
  * captures in `error`. */
@@ -48,8 +48,8 @@ uint32_t virtual_add_host(struct virtual *v, const uint8_t mac[6], uint32_t addr
  * host's port is not 0. */
 bool virtual_connect(struct virtual *v, uint32_t node, uint16_t port, uint32_t other,
                      uint16_t other_port);
-/* Set or replace the engine of a switch, whose ports are those connected so far. `may_notify` is
- * true if its program has digests. Returns false if out of memory. */
+/* Set or replace the engine of a switch. The switch has the ports that are connected so far.
+ * `may_notify` is true if its program has digests. Returns false if out of memory. */
 bool virtual_set_engine(struct virtual *v, uint32_t node, struct engine *engine,
                         const struct virtual_calls *calls, bool may_notify);
 /* Assign a node, and nodes that cannot be separated from it, to a partition, unless they may stop
@@ -72,7 +72,7 @@ int virtual_capture(struct virtual *v, uint32_t node, uint16_t port, int what, c
                     uint32_t snaplen);
 /* Recompute when a switch is due, after a change of its links or queues. */
 void virtual_refresh(struct virtual *v, uint32_t node);
-/* Count the frames in flight on a port's link, which the engine counts as delivered. */
+/* Count the frames in flight on a port's link. The engine counts these frames as delivered. */
 void virtual_flying(const struct virtual *v, uint32_t node, uint16_t port, uint64_t *packets,
                     uint64_t *bytes);
 /* Return how many frames longer than PACKET_MAX_FRAME arrived at a switch's port. The engine does

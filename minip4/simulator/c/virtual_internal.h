@@ -20,7 +20,7 @@ struct tcp;
 struct wire {
     struct node *to; /* NULL if the port is not connected */
     uint16_t to_port;
-    uint16_t partition; /* copy of the partition of `to`, which avoids access to `to` */
+    uint16_t partition; /* copy of to->partition; so `to` need not be read */
 };
 
 /* Rarely used data of a switch's port. */
@@ -44,7 +44,7 @@ struct listener {
     bool is_application;
 };
 
-/* Length of Ethernet header and VLAN tag, which interfaces accept in addition to their MTU. */
+/* Length of Ethernet header and VLAN tag. Interfaces accept these in addition to their MTU. */
 enum { ETHERNET_AND_TAG = 14 + 4 };
 
 struct host {
@@ -159,8 +159,8 @@ struct flow {
     struct virtual_flow_result result;
 };
 
-/* A received datagram. Records are stored in order of arrival, so that a thousand flows access as
- * little memory as one; they are sorted by flow on request. */
+/* A received datagram. Such records are stored in order of arrival, and are sorted by flow on
+ * request. So a thousand flows access as little memory as one flow. */
 struct reception {
     uint64_t sequence, sent_ns, received_ns;
     uint32_t flow;
@@ -176,7 +176,7 @@ struct program_calls {
     struct virtual_calls calls;
 };
 
-/* The position of an event in the order of all events of the network, which does not depend on
+/* The position of an event in the order of all events of the network. This order does not depend on
  * partitions. */
 struct moment {
     uint64_t time_ns, sent_ns;
@@ -193,7 +193,8 @@ static inline bool moment_is_before(const struct moment *a, const struct moment 
     return a->sent_ns != b->sent_ns ? a->sent_ns < b->sent_ns : a->number < b->number;
 }
 
-/* How often a partition found no work in a run, and since when it has found none (0: briefly). */
+/* The number of polls in which a partition has found no work since its last event, and when this
+ * wait began (0 if it is short). */
 struct wait {
     uint64_t since_ns;
     uint64_t before_ns; /* waited_ns of the partition at the start of the run */
@@ -209,9 +210,10 @@ struct partition {
     uint16_t number;
     bool is_short; /* memory was short, so data were lost, and the run ends */
     bool may_stop; /* the partition contains nodes with messages for controllers or applications */
-    /* Queues of events. At the same time, events of an earlier queue come first. */
+    /* Queues of events. If events are due at the same time, those of an earlier queue come
+     * first. */
     struct flights flights; /* frames that arrive from a link */
-    /* switches with work; `what` is the number of a node, which may have no work any more */
+    /* switches with work; `what` is the number of a node; the node may have no work any more */
     struct events wakes;
     struct events sends;    /* `what` is a source */
     /* `what` is the number of an end of a TCP connection, see tcp_woken() */
@@ -222,8 +224,8 @@ struct partition {
     struct trail *trail;     /* per source, for switches in this partition */
     struct reception *reception[RECEPTION_BLOCKS];
     uint32_t receptions;
-    /* Nodes and inboxes with messages. In partitions other than the first, these lists only contain
-     * messages since the last partitioning; the network stops for them after the next
+    /* Nodes and inboxes with messages. In partitions other than the first, these lists contain
+     * only messages since the last partitioning; the network stops for them after the next
      * partitioning. */
     struct node *first_control, **end_control;
     struct inbox *first_inbox, **end_inbox;
@@ -318,7 +320,7 @@ static inline struct arrival flights_take(struct flights *flights)
 }
 
 /* loop.c */
-/* Send a frame to the peer of a port at `due_ns`, which is not before now; takes ownership of the
+/* Send a frame to the peer of a port at the time `due_ns` (not before now). Takes ownership of the
  * packet. */
 void virtual_put_on_wire(struct node *from, uint16_t port, struct packet *packet, uint64_t due_ns);
 /* Schedule the arrival of a frame at a node of a partition, at `due_ns` or now. Returns false if
@@ -351,7 +353,7 @@ bool virtual_is_nearer(const struct virtual *v, const struct node *node);
 bool virtual_is_uneven(const struct virtual *v);
 
 /* threads.c */
-/* Returns false if out of memory or threads. */
+/* Returns false if out of memory, or if a thread cannot be created. */
 bool threads_create(struct virtual *v);
 void threads_destroy(struct virtual *v);
 /* Advance partitions that are at different times after VIRTUAL_PAUSED to the latest of these times.

@@ -16,7 +16,7 @@ struct capture_set;
 /* One capture file. */
 struct capture;
 
-/* Create an empty set. Returns NULL if memory or threads are short. */
+/* Create an empty set. Returns NULL if out of memory, or if the thread cannot be created. */
 struct capture_set *capture_set_create(void);
 /* Create a file and write its header. Returns NULL with errno set on failure. The file is closed
  * with the set. Of each frame, at most `snaplen` bytes are written (1 to CAPTURE_MAX_SNAPLEN). */
@@ -27,8 +27,8 @@ void capture_frame(struct capture *capture, uint64_t time_ns, const uint8_t *fra
                    uint32_t length);
 /* Pass the buffered data to the writer; must be called by the thread that calls capture_frame(). */
 void capture_flush(struct capture_set *set);
-/* Write and close all files. Returns 0; or -1 with the first error of any file as a text in
- * `error`. That file then lacks frames. */
+/* Write and close all files. Returns 0, or -1 with the text of the first error in `error`. The file
+ * with this error lacks frames. */
 int capture_set_close(struct capture_set *set, char *error, size_t error_size);
 
 #endif

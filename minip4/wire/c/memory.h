@@ -15,8 +15,8 @@ void memory_give(void *start, size_t size);
  * unchanged. */
 void *memory_resize(void *start, size_t old_size, size_t size);
 
-/* Allocate zeroed memory on separate pages, which use memory only if accessed. Returns NULL if out
- * of memory. */
+/* Allocate zeroed memory on separate pages. A page uses memory only if it is accessed. Returns NULL
+ * if out of memory. */
 void *memory_take_sparse(size_t size);
 /* Like memory_take_sparse(), but on huge pages, for large and frequently used data. */
 void *memory_reserve(size_t size);

@@ -40,9 +40,9 @@ struct packet_pool {
     size_t phv_size;  /* as requested */
     size_t phv_room;  /* rounded up */
     size_t slot_size;
-    struct packet_pool *first;   /* the first pool, whose limit is shared; often this pool itself */
-    _Atomic uint64_t packets;    /* allocated or reserved; counted in the first pool */
-    uint64_t max_packets;        /* likewise */
+    struct packet_pool *first;   /* the pool with the limit and count; often this pool itself */
+    _Atomic uint64_t packets;    /* allocated or reserved; used only in the first pool */
+    uint64_t max_packets;        /* limit; used only in the first pool */
     bool *is_short;   /* set when the pool is out of packets; may be NULL */
     unsigned fresh;   /* number of slots of the newest slab that were never used */
     struct slab *newest;

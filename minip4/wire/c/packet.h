@@ -1,4 +1,4 @@
-/* A packet, which has one frame, and the pool of packets. A packet always has exactly one owner. */
+/* Packets and their pools. A packet has one frame, and always has exactly one owner. */
 #ifndef MINIP4_PACKET_H
 #define MINIP4_PACKET_H
 
@@ -35,21 +35,21 @@ void packet_pool_tell(struct packet_pool *pool, bool *is_short);
 /* Create another pool with the same packet size for another thread. Packets may be taken from one
  * pool and returned to the other, and both pools share the limit. Returns NULL if out of memory. */
 struct packet_pool *packet_pool_another(struct packet_pool *pool);
-/* Give such a pool the packet size of the first pool. */
+/* Give a pool of packet_pool_another() the packet size of `first`. */
 void packet_pool_match(struct packet_pool *pool, const struct packet_pool *first);
-/* Remove an unused packet, in order to move it to another such pool. Returns NULL if there is
- * none. */
+/* Remove an unused packet, in order to move it to a pool of packet_pool_another(). Returns NULL if
+ * there is none. */
 struct packet *packet_lend(struct packet_pool *pool);
-/* From now on, give packets a phv of at least `bytes` bytes. Packets with a smaller phv are retired
- * when they are returned. */
+/* From now on, give packets a phv of at least `phv_size` bytes. Packets with a smaller phv are
+ * retired when they are returned. */
 void packet_pool_widen(struct packet_pool *pool, uint32_t phv_size);
 
 /* Return an empty packet (length 0, data after PACKET_ROOM, phv uninitialized and aligned to 16
  * bytes). Returns NULL if out of memory. */
 struct packet *packet_take(struct packet_pool *pool);
 void packet_give(struct packet_pool *pool, struct packet *packet);
-/* Replace a packet by a packet with the same frame and the current phv size. Returns NULL if out of
- * memory; the caller then still owns the packet. */
+/* Replace a packet by one with the same frame, and with the current phv size. Returns NULL if out
+ * of memory; the caller then still owns the packet. */
 struct packet *packet_exchange(struct packet_pool *pool, struct packet *packet);
 /* Move a frame of at most PACKET_MAX_FRAME bytes, so that PACKET_ROOM bytes before it are free
  * again. */

@@ -121,7 +121,7 @@ def _data_parts(data: syntax.Expression) -> list[syntax.Expression]:
 
 
 def _zero_extended(expression: ir.Expression) -> list[ir.Expression]:
-    """Return `(bit<32>)f` as zeros followed by f, since hashes have only fields and constants."""
+    """Return `(bit<32>)f` as zeros and f. Inputs of hashes can only be fields and constants."""
     if isinstance(expression, ir.Cast):
         wide, narrow = expression.type, expression.operand.type
         if isinstance(wide, Bits) and isinstance(narrow, Bits) and not narrow.signed:

@@ -27,7 +27,7 @@ def mark_to_drop(context: Context, call: syntax.Call) -> None:
     if list(places.storage(target)) == list(places.storage(context.standard_metadata)):
         context.emit(ir.MarkToDrop(call.source))
         return
-    # For a copy of the metadata, the same assignments take effect when it is copied back.
+    # If `target` is a copy of the metadata, the assignments take effect when it is copied back.
     for name, value in (("egress_spec", DROP_PORT), ("mcast_grp", 0)):
         field = places.member(target, name)
         assert isinstance(field, places.Scalar)

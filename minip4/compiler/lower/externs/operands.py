@@ -31,7 +31,7 @@ def operand(context: Context, argument: Argument) -> ir.Expression:
 
 
 def result(context: Context, target: Argument) -> tuple[ir.Field, Callable[[], None]]:
-    """Return a field for the result of an operation, and code that copies it to its target."""
+    """Return a field for a result, and a function that copies this field to `target`."""
     place = target.place
     if is_compound(place):
         raise P4Error("the result is a number or bool", target.source)

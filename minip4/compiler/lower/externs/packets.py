@@ -51,7 +51,7 @@ def _extract(
 
 
 def lookahead(context: Context, of: types.Type, source: syntax.Source) -> places.Value:
-    """Return the next bits of the packet, which stay in the packet."""
+    """Return the next bits of the packet without extracting them."""
     return _lookahead(context, of, source, [0])
 
 
