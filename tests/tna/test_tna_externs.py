@@ -252,6 +252,23 @@ def test_counters_and_profiles(tmp_path: Path) -> None:
     assert switch.counter_read("IC.all", 5) == (1, 20)
 
 
+def test_selector_with_a_size_is_an_action_profile_in_p4info(tmp_path: Path) -> None:
+    """The older constructor has a size instead of an ActionProfile."""
+    info = compiled(
+        tmp_path,
+        locals="""
+            action member(bit<9> port) { tm.ucast_egress_port = port; }
+            Hash<bit<16>>(HashAlgorithm_t.CRC16) h;
+            ActionSelector(64, h, SelectorMode_t.FAIR) selector;
+            table t { key = { hdr.d.a: exact; hdr.d.b: selector; } actions = { member; NoAction; }
+                      const default_action = NoAction(); implementation = selector; }""",
+        ingress="t.apply();",
+    ).p4info
+    (profile,) = info.action_profiles
+    assert (profile.preamble.name, profile.size) == ("IC.selector", 64)
+    assert info.tables[0].implementation_id == profile.preamble.id
+
+
 def test_counter_leaves_bytes_out(tmp_path: Path) -> None:
     switch = engine(
         tmp_path,

@@ -47,11 +47,12 @@ class ExternObjects:
                     self.profile(item, annotations)
 
     def _profiles_of_selectors(self) -> set[str]:
-        """Return the names of action profiles that belong to a selector (TNA)."""
+        """Return the names of action profiles that are arguments of a selector (TNA)."""
         return {
-            profile_of(item)[0]
+            name
             for item in self.messages.contents.objects
             if isinstance(item, ExternObject) and item.type.name == "ActionSelector"
+            if (name := profile_of(item)[0]) != item.name
         }
 
     def _index_type(self, item: ExternObject, position: int, message: Any) -> None:
