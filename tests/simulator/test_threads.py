@@ -44,7 +44,7 @@ def test_results_do_not_depend_on_cores() -> None:
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
     try:
-        mesh = Mesh(1, 2, is_stopped=False)
+        mesh = Mesh(1, 2, is_stopped=False, is_parallel=False)
         for _ in mesh.run():
             pass
     finally:
@@ -216,7 +216,7 @@ def test_a_first_run_that_ended_early_leads_to_turns_at_once() -> None:
     """A parallel run ends early if threads wait, here after 300 events in 5 ms."""
     pace = Pace()
     pace.note(5_000_000, waited=0.4, events=300, was_slow=True)
-    assert pace.turns(8, waited=0, at_once_us=600) == 8
+    assert pace.turns(16, waited=0, at_once_us=600) == 16
     assert pace.turns(1, waited=0, at_once_us=600) == 0  # trial of a parallel run
     pace = Pace()
     assert pace.turns(10, waited=0.2, at_once_us=600) == 0

@@ -11,7 +11,7 @@
 
 enum {
     LEAST_RUNS = 2, /* number of runs after a change of mode before the next decision */
-    FIRST_INTERVAL = 8,
+    FIRST_INTERVAL = 16,
     LONGEST_INTERVAL = 1 << 8,
     FEW_EVENTS = 1 << 10
 };

@@ -87,7 +87,7 @@ static void end_slow_run(struct partition *p, uint64_t now_ns)
     uint64_t waited_ns = p->waited_ns - p->wait.before_ns + now_ns - p->wait.since_ns;
     uint64_t allowed_ns = LONG_WAIT_NS + (uint64_t)(PACE_MUCH * (double)(now_ns - threads->began_ns));
     int goes_on = VIRTUAL_REACHED;
-    if (threads->is_parallel && waited_ns > allowed_ns &&
+    if (threads->is_parallel && !threads->stays_parallel && waited_ns > allowed_ns &&
         atomic_compare_exchange_strong(&threads->quits, &goes_on, VIRTUAL_PAUSED))
         atomic_store(&threads->was_slow, true);
 }
@@ -214,7 +214,7 @@ static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_eve
     atomic_store(&threads->quits, VIRTUAL_REACHED);
     atomic_store(&threads->was_slow, false);
     atomic_store(&threads->done, 0);
-    bool in_turn = pace_wants_turns(&threads->pace);
+    bool in_turn = !threads->stays_parallel && pace_wants_turns(&threads->pace);
     threads->began_ns = real_ns();
     if (in_turn)
         run_in_turn(v);

@@ -59,6 +59,7 @@ enum { PACE_EVENTS = 1 << 16 /* number of events per run, after which the mode i
 struct threads {
     struct pace pace;
     uint64_t at_once;        /* number of events processed in parallel */
+    bool stays_parallel;     /* never run sequentially, see virtual_stay_parallel() */
     bool is_parallel;        /* if false, one thread runs all partitions */
     uint64_t *lookahead_ns;  /* index: from partition, to partition; UINT64_MAX: not connected */
     struct channel **channel; /* index: from partition, to partition; NULL means no channel */
