@@ -139,6 +139,10 @@ class Virtual(Caller):
         """
         return int(self._library.virtual_at_once(self._handle))
 
+    def stay_parallel(self) -> None:
+        """Use all threads also where one thread is faster. Tests of races need this."""
+        self._library.virtual_stay_parallel(self._handle)
+
     @property
     def max_packets(self) -> int:
         """Return the limit of packets in queues, on links and in switches."""
@@ -375,6 +379,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "now": (u64, handle),
     "events": (u64, handle),
     "at_once": (u64, handle),
+    "stay_parallel": (None, handle),
     "next": (u64, handle),
     "run": (c_int, handle, u64, u64),
     "partition": (None, handle, c_uint32, POINTER(PartitionState)),

@@ -68,11 +68,14 @@ class Mesh:
     placing: int | None = None  # the seed of a random choice of partitions
     is_stopped: bool = True  # True: controllers and applications stop the network
     captures: Path | None = None
+    is_parallel: bool = True  # use all threads also on a machine whose cores are busy
     log: list[object] = field(default_factory=list)  # observations while the network was stopped
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.seed)
         self.virtual = Virtual(START_NS, threads=self.threads, sanitize="SANITIZE" in os.environ)
+        if self.is_parallel:
+            self.virtual.stay_parallel()
         self.hosts = [self.virtual.add_host(mac(i), address(i), 1500) for i in range(ROUTERS)]
         cpu = {ASKED: CPU_PORT} if self.is_stopped else {}
         self.switches = [self.virtual.add_switch(cpu.get(i)) for i in range(ROUTERS)]

@@ -44,7 +44,7 @@ def test_results_do_not_depend_on_cores() -> None:
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
     try:
-        mesh = Mesh(1, 2, is_stopped=False)
+        mesh = Mesh(1, 2, is_stopped=False, is_parallel=False)
         for _ in mesh.run():
             pass
     finally:
@@ -165,10 +165,15 @@ class Pace:
             in_turn = self.library.pace_wants_turns(self.pace)
             took_ns = 1000 * (1000 if in_turn else at_once_us + 500 * self.before)
             self.before = in_turn
-            self.library.pace_note(self.pace, c_uint64(took_ns), c_double(waited),
-                                   c_uint64(10_000))  # fmt: skip
+            self.note(took_ns, waited)
             taken += in_turn
         return taken
+
+    def note(
+        self, took_ns: int, waited: float, events: int = 10_000, was_slow: bool = False
+    ) -> None:
+        self.library.pace_note(self.pace, c_uint64(took_ns), c_double(waited),
+                               c_uint64(events), c_bool(was_slow))  # fmt: skip
 
 
 def test_turns_are_tried_where_threads_waited_and_kept_while_faster() -> None:
@@ -205,3 +210,15 @@ def test_one_run_that_was_held_up_is_no_reason_for_turns() -> None:
     for _ in range(100):
         assert pace.turns(10, waited=0.2, at_once_us=600) == 0
         assert pace.turns(1, waited=0.9, at_once_us=9000) == 0
+
+
+def test_a_first_run_that_ended_early_leads_to_turns_at_once() -> None:
+    """A parallel run ends early if threads wait, here after 300 events in 5 ms."""
+    pace = Pace()
+    pace.note(5_000_000, waited=0.4, events=300, was_slow=True)
+    assert pace.turns(16, waited=0, at_once_us=600) == 16
+    assert pace.turns(1, waited=0, at_once_us=600) == 0  # trial of a parallel run
+    pace = Pace()
+    assert pace.turns(10, waited=0.2, at_once_us=600) == 0
+    pace.note(5_000_000, waited=0.4, events=300, was_slow=True)
+    assert pace.turns(10, waited=0.2, at_once_us=600) == 0  # one slow run after ten fast ones

@@ -5,12 +5,13 @@
  *
  * The cost of a mode is the median of its latest runs. So a single disturbed run does not change
  * the decision. The first run after a change of mode does not change it either. This run is slow,
- * because its memory is in the other core's cache. */
+ * because its memory is in the other core's cache. One parallel run decides only if it ended early
+ * because threads waited: where another process uses a core, such a run takes several milliseconds. */
 #include "threads.h"
 
 enum {
     LEAST_RUNS = 2, /* number of runs after a change of mode before the next decision */
-    FIRST_INTERVAL = 8,
+    FIRST_INTERVAL = 16,
     LONGEST_INTERVAL = 1 << 8,
     FEW_EVENTS = 1 << 10
 };
@@ -50,18 +51,18 @@ static void decide(struct pace *pace)
         pace->runs = 0;
 }
 
-void pace_note(struct pace *pace, uint64_t took_ns, double waited, uint64_t events)
+void pace_note(struct pace *pace, uint64_t took_ns, double waited, uint64_t events, bool was_slow)
 {
-    if (events < FEW_EVENTS)
+    if (events < FEW_EVENTS && !was_slow)
         return;
     uint32_t latest = pace->runs % PACE_RECENT;
-    pace->latest_cost_ns[latest] = (double)took_ns / (double)events;
+    pace->latest_cost_ns[latest] = (double)took_ns / (double)(events + 1);
     pace->latest_waited[latest] = waited;
     pace->runs++;
     uint32_t count = pace->runs < PACE_RECENT ? pace->runs : PACE_RECENT;
     pace->cost_ns[pace->in_turn] = median(pace->latest_cost_ns, count);
     if (!pace->in_turn)
         pace->has_waited = median(pace->latest_waited, count) > PACE_MUCH;
-    if (pace->runs >= LEAST_RUNS)
+    if (pace->runs >= LEAST_RUNS || was_slow)
         decide(pace);
 }

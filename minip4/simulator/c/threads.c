@@ -87,8 +87,9 @@ static void end_slow_run(struct partition *p, uint64_t now_ns)
     uint64_t waited_ns = p->waited_ns - p->wait.before_ns + now_ns - p->wait.since_ns;
     uint64_t allowed_ns = LONG_WAIT_NS + (uint64_t)(PACE_MUCH * (double)(now_ns - threads->began_ns));
     int goes_on = VIRTUAL_REACHED;
-    if (threads->is_parallel && waited_ns > allowed_ns)
-        atomic_compare_exchange_strong(&threads->quits, &goes_on, VIRTUAL_PAUSED);
+    if (threads->is_parallel && !threads->stays_parallel && waited_ns > allowed_ns &&
+        atomic_compare_exchange_strong(&threads->quits, &goes_on, VIRTUAL_PAUSED))
+        atomic_store(&threads->was_slow, true);
 }
 
 /* Measure the time that a partition waits, in real time; very short waits are not measured. */
@@ -211,8 +212,9 @@ static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_eve
     atomic_store(&threads->floor_ns, 0);
     atomic_store(&threads->before_ns, before_ns);
     atomic_store(&threads->quits, VIRTUAL_REACHED);
+    atomic_store(&threads->was_slow, false);
     atomic_store(&threads->done, 0);
-    bool in_turn = pace_wants_turns(&threads->pace);
+    bool in_turn = !threads->stays_parallel && pace_wants_turns(&threads->pace);
     threads->began_ns = real_ns();
     if (in_turn)
         run_in_turn(v);
@@ -224,7 +226,7 @@ static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_eve
     threads->at_once += in_turn ? 0 : events;
     uint64_t took_ns = real_ns() - threads->began_ns;
     double waited = (double)(waited_ns(v) - waits_ns) / ((double)took_ns * v->partitions);
-    pace_note(&threads->pace, took_ns, waited, events);
+    pace_note(&threads->pace, took_ns, waited, events, atomic_load(&threads->was_slow));
 }
 
 /* Return the partition with the first event, or NULL if no event is queued. */

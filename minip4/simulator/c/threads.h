@@ -59,6 +59,7 @@ enum { PACE_EVENTS = 1 << 16 /* number of events per run, after which the mode i
 struct threads {
     struct pace pace;
     uint64_t at_once;        /* number of events processed in parallel */
+    bool stays_parallel;     /* never run sequentially, see virtual_stay_parallel() */
     bool is_parallel;        /* if false, one thread runs all partitions */
     uint64_t *lookahead_ns;  /* index: from partition, to partition; UINT64_MAX: not connected */
     struct channel **channel; /* index: from partition, to partition; NULL means no channel */
@@ -72,6 +73,7 @@ struct threads {
     uint32_t ended;          /* number of threads that have finished their part of the run */
     bool is_over;
     _Alignas(CACHE_LINE) _Atomic uint64_t before_ns; /* the run processes events before this time */
+    _Atomic bool was_slow;   /* the run ended early because a partition waited for too long */
     _Atomic int quits;       /* enum virtual_stop, the reason why all partitions end early */
     _Alignas(CACHE_LINE) _Atomic uint32_t done; /* partitions that have finished their part */
     _Alignas(CACHE_LINE) _Atomic uint64_t floor_ns; /* no event happens before this time */
@@ -121,8 +123,8 @@ uint64_t partition_safe_before(struct partition *p);
 /* pace.c */
 bool pace_wants_turns(const struct pace *pace);
 /* Record a run in the chosen mode; `waited` is the fraction of the threads' time spent waiting for
- * each other. */
-void pace_note(struct pace *pace, uint64_t took_ns, double waited, uint64_t events);
+ * each other. `was_slow` means that a parallel run ended early, because threads waited. */
+void pace_note(struct pace *pace, uint64_t took_ns, double waited, uint64_t events, bool was_slow);
 
 /* channel.c */
 bool channel_is_full(struct channel *channel);

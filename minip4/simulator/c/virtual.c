@@ -216,6 +216,12 @@ uint64_t virtual_at_once(const struct virtual *v)
     return v->threads ? v->threads->at_once : 0;
 }
 
+void virtual_stay_parallel(struct virtual *v)
+{
+    if (v->threads)
+        v->threads->stays_parallel = true;
+}
+
 uint64_t virtual_too_long(const struct virtual *v, uint32_t node, uint16_t port)
 {
     return v->node[node]->port[port].too_long;
