@@ -160,11 +160,22 @@ class HeaderCode:
             ]
         return lines
 
-    def deparser(self, order: tuple[m.Header, ...], before: Lines, name: str = "deparse") -> str:
+    def deparser(
+        self, order: tuple[m.Header, ...], before: Lines, name: str = "deparse", skip: int = 0
+    ) -> str:
         """Return the deparser.
 
-        If a header is at its original position, only the changed fields are written.
+        If all headers are at their original positions, only the changed fields are written.
+        Their original positions begin `skip` bytes after the begin of the frame.
         """
+        plus = f" + {skip}u" if skip else ""
+        removed = (
+            f"""
+        c->packet->data += {skip};
+        c->packet->length -= {skip};"""
+            if skip
+            else ""
+        )
         sizes = self._of_valid(order, self._add_size)
         back = self._of_valid(order, self._write_back)
         put = self._of_valid(order, self._put)
@@ -174,14 +185,14 @@ static bool program_{name}(struct context *c)
 {{
     struct phv *h = (struct phv *)c->packet->phv;
     uint8_t *buffer = c->packet->buffer;
-    uint32_t start = (uint32_t)(c->packet->data - buffer), size = 0;
+    uint32_t start = (uint32_t)(c->packet->data - buffer){plus}, size = 0;
     bool in_place = true;
 {checks}{_indented(sizes, 1)}
-    if (in_place && size == h->start.payload) {{
-{_indented(back, 2)}
+    if (in_place && size{plus} == h->start.payload) {{
+{_indented(back, 2)}{removed}
         return true;
     }}
-    if (size >= start + h->start.payload)
+    if (size{plus} >= start + h->start.payload)
         return false;
     uint8_t scratch[PACKET_ROOM + PACKET_MAX_FRAME], *out = scratch; /* start + payload at most */
 {_indented(put, 1)}

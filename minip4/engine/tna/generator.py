@@ -62,8 +62,8 @@ class TnaGenerator(Generator):
         code = HeaderCode(self.layout)
         ingress, egress = self.program.deparsers
         return [
-            code.deparser(ingress.order, [], "deparse_ingress"),
-            code.deparser(egress.order, []),
+            code.deparser(ingress.order, [], "deparse_ingress", self._ingress_bytes()),
+            code.deparser(egress.order, [], skip=self._prefix_bytes(names.EGRESS)),
         ]
 
     # --- metadata --------------------------------------------------------------------------
@@ -94,12 +94,19 @@ class TnaGenerator(Generator):
             return []
         offsets = bit_offsets(instance.type)
         widths = {f.name: f.width for f in instance.type.fields}
-        return [
-            line
-            for name, value in values.items()
-            if name in offsets
-            for line in store_lines(value, "at", offsets[name], widths[name])
-        ]
+        spans = {n: range(offsets[n] // 8, (offsets[n] + widths[n] + 7) // 8)
+                 for n in values if n in offsets}  # fmt: skip
+        lines: Lines = []
+        for name, span in spans.items():
+            is_alone = not any(set(span) & set(spans[other]) for other in spans if other != name)
+            if is_alone and len(span) <= 8:
+                # the other bits of these bytes are zero, so they need not be read
+                after = 8 * span.stop - offsets[name] - widths[name]
+                code = f"low_bits({values[name]}, {widths[name]}) << {after}"
+                lines.append(f"store_be(at + {span.start}, {code}, {len(span)});")
+            else:
+                lines += store_lines(values[name], "at", offsets[name], widths[name])
+        return lines
 
     def _prefix_bytes(self, header: str) -> int:
         instance = self.program.headers.get(header)
@@ -108,10 +115,14 @@ class TnaGenerator(Generator):
             raise NotSupported(f"{header}: {size} bytes; at most {LONGEST_PREFIX} are")
         return size
 
+    def _ingress_bytes(self) -> int:
+        """Return the number of bytes before a received frame."""
+        return self._prefix_bytes(names.INGRESS) + PORT_METADATA_BYTES
+
     # --- ingress ---------------------------------------------------------------------------
 
     def _start(self) -> str:
-        size = self._prefix_bytes(names.INGRESS) + PORT_METADATA_BYTES
+        size = self._ingress_bytes()
         values = {"ingress_port": "port", "ingress_mac_tstamp": "tna_arrived_ns(c)"}
         return self._function(
             "void program_start(struct context *c, uint16_t port UNUSED)",
@@ -180,10 +191,8 @@ class TnaGenerator(Generator):
             "void program_enter_egress(struct context *c)",
             [
                 "struct phv *h = (struct phv *)c->packet->phv;",
-                "const struct phv_start start = h->start;",
-                "const struct tna tna = h->tna;",
-                *self.layout.clear(),
-                "h->start = start, h->tna = tna;",
+                "memset((uint8_t *)h + sizeof(struct phv_start) + sizeof(struct tna), 0,"
+                " sizeof *h - sizeof(struct phv_start) - sizeof(struct tna));",
                 "uint64_t now_ns UNUSED = tna_now_ns(c), length UNUSED = c->packet->length;",
                 "h->start.packet_length = h->start.ingress_length = c->packet->length;",
                 *self._set_field(names.FROM_EGRESS_PARSER, "global_tstamp", "now_ns"),
