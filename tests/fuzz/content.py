@@ -74,7 +74,7 @@ class Values:
 
 
 def constants(config: dict[str, Any]) -> list[str]:
-    """Return the hexadecimal constants of a program, such as values of select expressions."""
+    """Return the constants of a program, for example those of select, as hexadecimal digits."""
     return re.findall(r'"0x([0-9a-f]{1,32})"', json.dumps(config))
 
 

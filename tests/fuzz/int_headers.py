@@ -148,7 +148,7 @@ def is_right(came: Came) -> bool:
 
 
 def stripped(came: Came) -> bytes:
-    """Return the frame as the source received it: without INT, with the values from the shim."""
+    """Return the frame that the source received: without INT, with original values of the shim."""
     frame, at = bytearray(came.frame), came.shim
     npt, gone = frame[at] >> 2 & 3, 4 + 4 * frame[at + 1]
     original = bytes(frame[at + 2 : at + 4])
