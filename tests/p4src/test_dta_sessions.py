@@ -147,9 +147,10 @@ def test_a_probe_repairs_a_session_after_a_lost_nak() -> None:
 
 
 def test_immediates_wait_until_they_are_taken() -> None:
-    """A request that finds no receive request is answered by RNR. Later requests are written.
+    """A request with an immediate is answered by RNR if no receive request is left.
 
-    They are written after the receiver has taken its completions.
+    The request is not written. After the receiver has taken its completions, the next request is
+    written.
     """
     made = Translator()
     region = made.session(1, slot(1), SLOTS)
