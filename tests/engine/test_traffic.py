@@ -167,10 +167,7 @@ def test_the_clock_drifts_since_its_start_and_not_since_the_machines(
     bench: Bench, drift_ppb: int
 ) -> None:
     boot_ns = 30 * 86_400 * 10**9
-    for offset_us in (
-        0,
-        -(boot_ns // 1000) - 10,
-    ):  # the clock wraps at the second offset
+    for offset_us in (0, -(boot_ns // 1000) - 10):  # with the second, the 48-bit clock wraps
         for ran_s in (0, 1, 3600):
             bench.call("engine_set_clock", offset_us, drift_ppb, boot_ns)
             bench.send(boot_ns + ran_s * 10**9)

@@ -140,9 +140,9 @@ async def end(running: Bench, stream: Any) -> None:
 
 @asynchronous
 async def test_a_role_without_streams_keeps_only_its_highest_election_id() -> None:
-    """Spec 5.3: the highest id ever seen counts.
+    """After the last stream of a role, the server stores only the role's highest election id.
 
-    The server stores nothing else for a role without streams.
+    A lower id cannot become primary (spec 5.3). A role that never had a primary is forgotten.
     """
     async with bench(primary=False) as running:
         for election_id in (5, 0):
