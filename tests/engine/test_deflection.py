@@ -18,8 +18,8 @@ INGRESS = """
     if (hdr.h.way >= 2) { std.egress_spec = 3; }
     if (hdr.h.way == 3) { clone(CloneType.I2E, 5); }
 """
-# Egress writes values of a packet into its header. It does not change a clone, which therefore has
-# the values and the length of its packet.
+# Egress writes values of a packet into its header. Egress does not change a clone, which therefore
+# has the values and the length of its packet.
 EGRESS = """
     if (std.instance_type != 2) {
         hdr.h.kept = meta.kept; hdr.h.kind = (bit<8>)std.instance_type;
@@ -65,10 +65,7 @@ class Bench:
         assert self.engine.library.engine_inject(self.engine.handle, 1, data, SIZE, 1000 * time_us)
 
     def left(self) -> list[tuple[int, dict[str, int]]]:
-        """Return port and content of all sent frames.
-
-        The content is what egress wrote into them.
-        """
+        """Return all sent frames: the port, and the values that egress wrote into the frame."""
         self.engine.library.engine_advance(self.engine.handle, 10**12)
         return [(port, decoded(frame)) for port, frame in self.engine._taken()]
 

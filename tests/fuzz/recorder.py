@@ -1,4 +1,4 @@
-"""Records Python's calls of an engine, as C code that makes the same calls for a new engine."""
+"""Records the calls that Python makes to an engine, as C code that repeats them on a new engine."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from scapy.layers.l2 import Ether
 from minip4.engine.keys import Exact, Lpm
 
 PORTS_WORD, LATENCY_WORD = 0, 3
-TIME_MASK = 0xFFF00000  # mask for the time, the last word of the data; they change every 1.05 s
+TIME_MASK = 0xFFF00000  # bits of the time (the last word of the data) that change every 1.05 s
 
 
 def masked(word: int, mask: int = 0xFFFFFFFF) -> int:

@@ -125,7 +125,7 @@ def test_new_reports_limit_the_retransmissions_for_forged_nacks() -> None:
     }  # fmt: skip
     more = sent(reporter, 1)
     assert again(reporter, nack(0, 11)) == [*frames, *more]
-    assert again(reporter, nack(0, 11)) == frames[: LOOKUPS - 11]  # 5 remain
+    assert again(reporter, nack(0, 11)) == frames[: LOOKUPS - 11]  # 5 retransmissions remain
 
 
 def test_the_credit_for_retransmissions_is_limited() -> None:

@@ -21,7 +21,7 @@ from collectors.roce.region import Region
 
 REPORTS, REPORTER = 96, 7
 DOWN = range(40, 56)  # numbers of the reports during the collector's downtime
-RESTART = 42  # first report after the translator's restart, before which 40 and 41 wait in it
+RESTART = 42  # the translator restarts before this report; it has not yet written 40 and 41
 SLOTS, ROWS, BATCH, HOPS, EIGHT = 1 << 12, 64, 4, 5, 8
 KEYS = [0x9E3779B97F4A7C15F39CC0605CEDC835 * n % (1 << 128) for n in range(1, REPORTS + 1)]
 
@@ -128,7 +128,7 @@ def test_a_restart_of_the_collector_loses_only_reports_during_its_downtime(
     made.lost = set()
     made.restart_collector()
     made.take(report, range(DOWN.stop, REPORTS))
-    lost = range(40, 55) if report is postcard else DOWN  # report 55 completes a path
+    lost = range(40, 55) if report is postcard else DOWN  # 55 to 59 are a path, written later
     check(made, [n for n in range(REPORTS) if n not in lost])
     assert made.nic.counts().refused.total() == 0
     assert made.events(1) == {"translated": REPORTS}

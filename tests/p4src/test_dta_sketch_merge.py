@@ -75,7 +75,7 @@ def test_an_incomplete_column_can_be_flushed() -> None:
     assert translator.flush(COLUMNS, 1 << 12) == 0  # columns 0 to 7 are empty
     assert translator.flush(COLUMNS, 1 << 12 | 1) == 1
     assert (read(memory[1])[:, 9] == sketches[1:, :, 9].sum(axis=0)).all()
-    # another flush is no request, which would overwrite the columns with zeros
+    # another flush sends no request: it would overwrite the columns with zeros
     assert translator.flush(COLUMNS, 1 << 12 | 1) == 0
     assert reporters.send(1, 9, sketches[1][:, 9], sketch=1) == 0
     assert translator.flush(COLUMNS, 1 << 12 | 1) == 1

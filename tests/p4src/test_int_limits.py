@@ -241,7 +241,7 @@ def test_marks_from_outside_are_no_int() -> None:
 def test_a_dscp_from_outside_is_lost_also_without_room_for_a_shim(
     make: Callable[..., bytes], payload: bytes, version: int
 ) -> None:
-    """The source clears a DSCP from outside that marks INT, also in packets without a shim.
+    """The source clears a DSCP from outside that marks INT, also in packets too short for a shim.
 
     Otherwise, the next switch would find INT by the probe marker. The sink would then not remove
     INT.

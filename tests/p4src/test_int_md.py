@@ -145,7 +145,7 @@ def test_a_readout_brings_the_clock() -> None:
 
 def test_utilisation_is_of_the_window_before() -> None:
     """The utilization is that of the previous window of 2^16 us, or 0 if this had no traffic."""
-    switch = Switch(1, outside=[IN], parts_a_byte=3 << 32)  # a byte is three millionths
+    switch = Switch(1, outside=[IN], parts_a_byte=3 << 32)  # each byte adds three millionths
     switch.embed_data(UTILISATION)
     windows = (1, 1, 2, 2, 3, 5, 6)
     found = [parse_int(switch.pass_on(udp(), n << 16)).hops[0][UTILISATION] for n in windows]

@@ -46,7 +46,7 @@ def test_exports_change_no_packet(data: bytes) -> None:
 def test_instructions_are_forwarded_and_every_switch_reports(mark: int) -> None:
     """With INT-MX, the packet carries only instructions. Each of three switches reports it.
 
-    At port 5000, the shim is 34031388.
+    With the mark PORT, for packets to UDP port 5000, the shim is 34031388.
     """
     frame = udp()
     for number, switch in enumerate(switches("embed_instructions", WANTED, mark, ALL), 1):

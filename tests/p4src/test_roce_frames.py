@@ -98,7 +98,7 @@ def test_a_fetch_add_byte_by_byte(action: str, addend: int, version: str) -> Non
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_probe_byte_by_byte(version: str) -> None:
-    """The PSN of a probe is 2^22 before the next PSN, a quarter of the range of PSNs.
+    """The PSN of a probe is 2^22 (a quarter of the range) before the PSN of the next record.
 
     A probe has no data, and requests an ACK.
     """

@@ -1,4 +1,4 @@
-"""Where records are written: PSNs and slots wrap, no slot is skipped.
+"""Where records are written: PSNs and slots wrap, and no slot is skipped.
 
 All records are within the region.
 """

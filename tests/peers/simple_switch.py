@@ -49,7 +49,7 @@ class SimpleSwitch:
     """A process of simple_switch, in the network namespace of the test (wire.py)."""
 
     def __init__(self, bmv2_json: dict[str, Any], ports: Sequence[int]) -> None:
-        # Both must exist: without simple_switch_CLI, a started simple_switch would go on running.
+        # Without simple_switch_CLI, a simple_switch would start, and then keep its Thrift port.
         assert installed(), f"{' and '.join(COMMANDS)}: expected both on PATH"
         number = next(numbers)
         self._folder = tempfile.TemporaryDirectory()

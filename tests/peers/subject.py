@@ -1,4 +1,4 @@
-"""What the tests of p4src/ test: minip4, or p4c and simple_switch.
+"""The compiler and the switch that the tests of p4src/ use. By default, both are those of minip4.
 
 P4_COMPILER=p4c           p4c-bm2-ss compiles the program, instead of minip4
 P4_SWITCH=simple_switch   simple_switch runs it in parallel with minip4's engine; both must agree

@@ -31,7 +31,7 @@ STRESS = 300_000  # number of frames
 async def finsy(folder: Path) -> None:
     """finsy pushes the pipeline, fills tables, exchanges packets, and reads state of a switch.
 
-    After finsy has left, the switch still forwards.
+    After finsy has disconnected, the switch still forwards.
     """
     switch = Switch(folder)
     left, right = Host("p1"), Host("p2")

@@ -317,7 +317,7 @@ def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_window_that_seems_closed_is_probed() -> None:
-    """A flow is complete although its window seems closed, because the sender probes the window.
+    """A flow transfers all data although its window seems closed: the sender probes the window.
 
     A forged response to the SYN has the window 0, and no other segment has a window before the
     probe.

@@ -26,7 +26,7 @@ def windows(lost_from_s: float, lost_s: float, until_s: float) -> Trace:
 
 
 def test_after_a_loss_the_window_is_on_the_curve() -> None:
-    """At seven times after a loss, the window is that of the curve W_cubic (RFC 9438, 4.2).
+    """At seven points in time after a loss, the window is that of W_cubic (RFC 9438, 4.2).
 
     This also holds after the plateau, where no ACK changes the window. For this, the window is
     computed again at regular times (in Linux every HZ / 32).

@@ -88,7 +88,7 @@ def test_cubic_with_random_loss_agrees_with_the_kernel(probability: float) -> No
 def test_lost_segments_are_retransmitted_one_rtt_later() -> None:
     """A gap is filled one RTT after three later segments have arrived (RFC 5681, 3.2).
 
-    The test compares the lower quartile of the times for which gaps exist.
+    The test checks the lower quartile of the times until gaps are filled.
     """
     line = Line({"rate_bps": 10**7}, {"delay_us": 100_000, "loss_probability": 0.005})
     result = finished(line, line.tcp(duration_ns=60 * 10**9), 100)

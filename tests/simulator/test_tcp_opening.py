@@ -12,7 +12,7 @@ from transfers import ISN, PEER_ISN, finished, send
 
 from minip4.simulator.tcp import TcpResult
 
-NOTHING_ARRIVES = {"loss_probability": 1.0}  # the test injects the responses
+NOTHING_ARRIVES = {"loss_probability": 1.0}  # nothing reaches h2; tests inject its responses
 OFFERS = {"Timestamp": ("Timestamp", (5, 0)), "SAckOK": ("SAckOK", b""), "WScale": ("WScale", 7)}
 SUBSETS = [
     tuple(name for name, is_offered in zip(OFFERS, offered, strict=True) if is_offered)
@@ -26,9 +26,9 @@ def segments(folder: Path, what: str = "in") -> list[Packet]:
 
 
 def data_bytes(segment: Packet) -> int:
-    """Return the length of a segment's data.
+    """Return the length of a segment's data, by its headers.
 
-    It comes from headers: captures have only their start.
+    Captures have only the start of a frame.
     """
     return int(segment.underlayer.len) - 20 - 4 * int(segment.dataofs)
 
@@ -102,9 +102,10 @@ def test_an_answer_has_the_options_that_were_offered(
 def test_an_unacceptable_acknowledgement_in_syn_sent_is_answered_with_a_reset(
     wrong: int, flags: str, tmp_path: Path
 ) -> None:
-    """In SYN-SENT, an ACK of data that were not sent is answered by <SEQ=SEG.ACK><CTL=RST>.
+    """In SYN-SENT, a wrong acknowledgement is answered by the reset <SEQ=SEG.ACK><CTL=RST>.
 
-    A reset is not answered. The connection opens nevertheless.
+    It acknowledges too little or too much. If it is itself in a reset, it is not answered. The
+    connection opens nevertheless.
     """
     line = Line({"delay_us": 10_000}, captures=tmp_path)
     flow = line.tcp(1000)

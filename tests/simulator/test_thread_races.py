@@ -1,4 +1,4 @@
-"""Threads of a virtual network do not access each other's data without order.
+"""Threads of a virtual network access each other's data only in a defined order.
 
 If the C code is broken, the test detects this.
 """

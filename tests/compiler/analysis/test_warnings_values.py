@@ -340,9 +340,9 @@ def test_the_words() -> None:
 
 
 def test_the_words_wait_for_all_ways() -> None:
-    """If a header is invalid on one path to a state, but valid on another, it "may be invalid".
+    """A header that is valid on one path to a state, but not on another, "may be invalid".
 
-    The state is analysed for both paths before the text of the warning is chosen.
+    The text of the warning is chosen after both paths are known.
     """
     text = program(
         states="""state start { m.y = h.ethernet.type; packet.extract(h.ethernet);

@@ -293,7 +293,7 @@ def test_mark_to_drop(tmp_path: Path) -> None:
 
 
 def test_long_chains(tmp_path: Path) -> None:
-    """1,500 branches of `else if` are compiled, as by p4c, because they are not nested."""
+    """1,500 branches of `else if` are compiled, as p4c does, because they are not nested."""
     chain = " else ".join(f"if (h.d.w == {i}) {{ h.d.b = 8w{i % 256}; }}" for i in range(1500))
     switch = interpreter(tmp_path, ingress=chain)
     result = switch.run(bytes.fromhex("0102037f00000095"))

@@ -74,7 +74,7 @@ def test_an_action_with_registers_and_branches_stays_one_action(tmp_path: Path, 
     switch = interpreter(tmp_path, **parts)
     result = switch.run(bytes.fromhex("0102037f00000004"))
     assert result is not None
-    assert result[1].hex()[4:6] == "01"  # 2 > 1: the next is 0, plus 1
+    assert result[1].hex()[4:6] == "01"  # 2 > 1, so `next` becomes 0, and 0 + 1 is written
 
 
 def test_direct_counter_and_meter(tmp_path: Path) -> None:

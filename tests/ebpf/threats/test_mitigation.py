@@ -20,7 +20,7 @@ from ebpf.threats.mitigation import Mitigation, rules_for
 SYN, ACK = 2, 16
 A, B, C = 0x0A000001, 0x0A000002, 0x0A000003
 A6, B6 = (0xFD << 120) + 1, (0xFD << 120) + 2
-NEVER_NS, AT_ONCE_NS = 10**15, 0  # age of a SYN from which its repetition passes
+NEVER_NS, AT_ONCE_NS = 10**15, 0  # min age of a SYN whose repetition passes
 DROP, PASS = 1, 2
 
 

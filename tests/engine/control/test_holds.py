@@ -79,7 +79,7 @@ def test_the_longest_hold_by_the_cpu_is_noted_and_its_clock_read_where_that_can_
 
 
 def test_for_a_benchmark_all_ports_come_up_in_one_hold() -> None:
-    """A repetition sets up all ports in one hold of the lock.
+    """Engine.repeat() sets up all ports in one hold of the lock.
 
     Each hold reads clocks. With one hold per port, a benchmark would count this as cost of its
     packets.

@@ -283,7 +283,7 @@ async def test_numbers_of_strings_that_nothing_uses_are_given_again() -> None:
         kept = vrf(b"kept")
         await running.write(insert(kept), modify(there("vrfs", {}, ("set_vrf", {"vrf": b"base"}),
                                                        is_default_action=True)))  # fmt: skip
-        for i in range(20):  # of eight numbers, those of "", guests and the program's 5 are in use
+        for i in range(20):  # of eight numbers, three are in use: for "", for guests, and 5
             one, two = vrf(b"one of %d" % i, priority=2), vrf(b"two of %d" % i, priority=3)
             await running.write(insert(one), insert(two))
             assert sorted(map(str, await written(running))) == sorted(map(str, [kept, one, two]))

@@ -182,7 +182,7 @@ def test_a_timeout_set_in_a_batch_that_fails_is_taken_back() -> None:
 
 def test_failed_action_sets_leave_no_members_behind() -> None:
     engine, pipe = pipeline("extras")
-    for _ in range(40):  # members that stay would exceed the 32 of the profile
+    for _ in range(40):  # 40 members would exceed the limit of 32
         engine.changes, engine.fail_at = 0, 3
         assert any(perform(pipe, [insert(chosen(1, 2, 3))], EACH))
     engine.fail_at = -1

@@ -120,7 +120,7 @@ async def test_a_client_that_reads_nothing_costs_no_memory(monkeypatch: pytest.M
         for _ in range(1000):
             await asyncio.sleep(0)
             assert client.queue.qsize() <= 40
-        for _ in range(count):  # the client then receives all responses
+        for _ in range(count):  # a client that reads at last gets all responses
             assert (await stream.read()).HasField("error")
         await flooding
 

@@ -32,9 +32,9 @@ class Counter:
 @pytest.mark.parametrize("kind", ["read", "write", "atomic"])
 @asynchronous
 async def test_a_long_request_pauses(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In real time, a request may pause after each table, read entry and update: 100 times here.
+    """In real time, a request may pause after each table, read entry and update.
 
-    In virtual time, it never pauses.
+    In this test, each kind of request pauses at least 100 times. In virtual time, it never pauses.
     """
     monkeypatch.setattr(pipeline_module, "TURN_S", 0.0)
     async with bench() as running:
