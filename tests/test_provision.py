@@ -28,7 +28,7 @@ PROGRAMS = ("apt-get", "curl", "dpkg", "env", "git", "gpg", "python3", "sudo", "
 
 
 def provision(folder: Path, system: str, broken: str = "nothing") -> tuple[list[str], str]:
-    """Run provision.sh as on the given system.
+    """Run provision.sh as on the given system. Return the recorded commands, and the output.
 
     The command `broken` fails.
     """

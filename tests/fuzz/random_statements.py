@@ -126,7 +126,7 @@ class Statements(Expressions):
         return [f"hdr.{stack}.{call}({self.rng.choice([1, 1, 2, 5])});"]
 
     def compared(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        """Return a block with a condition: two headers, or their varbits, are equal or not."""
+        """Return an `if` statement whose condition compares two headers, or their varbits."""
         names = self.rng.choice(list(self.layout.instances.values()))
         left, right = self.rng.choices(names, k=2)
         data = ".data" if names is self.layout.instances["v_t"] and self.chance(50) else ""

@@ -176,13 +176,13 @@ class Translator:
                 self._take(self.engine.process(COLLECTOR, answer, 1000 * time_us), time_us)
 
     def events(self, reporter: int = 0) -> dict[str, int]:
-        """Return the event counters of a reporter that are not 0."""
+        """Return the nonzero event counters of a reporter."""
         found = {name: self.engine.counter_read("dta_events", reporter * 16 + kind)[0]
                  for name, kind in EVENTS.items()}  # fmt: skip
         return {name: count for name, count in found.items() if count}
 
     def session_events(self, session: int = 1) -> dict[str, int]:
-        """Return the event counters of a session that are not 0."""
+        """Return the nonzero event counters of a session."""
         found = {kind: self.engine.counter_read("roce_events", session * 16 + number)[0]
                  for number, kind in enumerate(KINDS)}  # fmt: skip
         return {kind: count for kind, count in found.items() if count}

@@ -114,7 +114,7 @@ class Switch:
         return out, parse_report(report)
 
     def events(self) -> dict[str, int]:
-        """Return the event counters of the switch that are not 0."""
+        """Return the nonzero event counters of the switch."""
         counters = (
             f"{self.ingress}.watch.border.arriving_events",
             f"{self.egress}.packet.departing_events",
@@ -197,7 +197,7 @@ def checked(frame: bytes) -> Packet:
 
 
 def insides() -> list[bytes]:
-    """Return frames with INT of all kinds, as switches of the domain send them to each other."""
+    """Return frames with INT for each mark, IP version and protocol, as switches send them."""
     frames = []
     for version in (4, 6):
         for mark in (DSCP, PORT, NEW_UDP, PROBE):

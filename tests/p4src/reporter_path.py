@@ -132,7 +132,7 @@ class Reporter:
         return [parse_report(frame) for _, frame in sent]
 
     def events(self, translator: int = 1) -> dict[str, int]:
-        """Return the event counters for a translator that are not 0.
+        """Return the nonzero event counters for a translator.
 
         Also return how many reports were not sent again, because they were overwritten ("evicted"),
         or because the budget was used up ("over_budget").

@@ -43,7 +43,10 @@ def _switch() -> Engine | Twins:
 
 @dataclass(frozen=True)
 class Session:
-    """Parameters of a session, as a controller sets them. `fetch_add`: counters, not records."""
+    """Parameters of a session, as a controller sets them.
+
+    With `fetch_add`, the session has counters instead of records.
+    """
 
     number: int = 1
     version: str = "v2"
@@ -112,7 +115,7 @@ class Switch:
         self.events()
 
     def events(self, session: int = 1) -> dict[str, int]:
-        """Return the event counters of a session that are not 0."""
+        """Return the nonzero event counters of a session."""
         counts = {kind: self.engine.counter_read("roce_events", session * 16 + number)[0]
                   for number, kind in enumerate(KINDS)}  # fmt: skip
         return {kind: count for kind, count in counts.items() if count}
@@ -204,7 +207,10 @@ def answer(
     psn: int, syndrome: int = 0x1F, *, version: str = "v2", qpn: int = SWITCH_QPN, msn: int = 0,
     opcode: int = Op.ACKNOWLEDGE, src: str | None = None,
 ) -> bytes:  # fmt: skip
-    """Return a response of the collector: an ACK, unless `syndrome` is another one."""
+    """Return a response of the collector.
+
+    By default, it is an ACK; `syndrome` selects another one.
+    """
     dst, collector = ends(version)
     src = collector if src is None else src
     ether = Ether(dst="02:00:00:00:00:ff", src="02:00:00:00:00:63")

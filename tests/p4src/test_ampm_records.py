@@ -156,7 +156,7 @@ def test_a_pulse_that_comes_in_the_next_block(method: Method, block: int) -> Non
     at_us = 5 * L + L // 4
     switch.pass_on(coloured(0, 1), at_us)
     assert switch.read(PULSE, block & 1) == both(Record(block * L, (1, at_us, 1)))
-    # With Method.PULSE, a late pulse and the pulse of block 5 look like a duplicated pulse.
+    # After a late pulse, another pulse of the same block looks like a duplicate.
     switch.pass_on(coloured(block & 1 if method is Method.DOUBLE else 0, 1), at_us + 1)
     assert switch.read(PULSE, block & 1) == both(Record(block * L, (2, at_us, 1)))
 

@@ -21,7 +21,9 @@ from collectors.roce.region import Region
 
 REPORTS, REPORTER = 96, 7
 DOWN = range(40, 56)  # numbers of the reports during the collector's downtime
-RESTART = 42  # the translator restarts before this report; it has not yet written 40 and 41
+# Number of the first report after the translator's restart. At the restart, reports 40 and 41 wait
+# for the rest of their batch, path or columns.
+RESTART = 42
 SLOTS, ROWS, BATCH, HOPS, EIGHT = 1 << 12, 64, 4, 5, 8
 KEYS = [0x9E3779B97F4A7C15F39CC0605CEDC835 * n % (1 << 128) for n in range(1, REPORTS + 1)]
 

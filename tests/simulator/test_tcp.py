@@ -238,7 +238,7 @@ def test_progress_has_a_sample_every_ten_milliseconds() -> None:
 def test_half_of_the_segments_are_acknowledged_by_themselves() -> None:
     """The receiver sends an ACK for each second segment (RFC 5681, 4.2).
 
-    For each of the first segments, it sends an ACK of its own. Otherwise, slow start would wait.
+    Each of the first segments has an ACK. Otherwise, slow start would wait.
     """
     line = Line({"rate_bps": 10**7, "delay_us": 1000, "queue_packets": 1000})
     finished(line, line.tcp(1000 * SEGMENT))
