@@ -95,7 +95,10 @@ def fuzz(program: Path, seconds: int, *, seed: int = 1, keep: Path | None = None
 
 
 def _engine_source(config: dict[str, Any], seed: int) -> tuple[str, str]:
-    """Return the C code of the program, and the C code of fill_engine(), which fills its tables."""
+    """Return the C code of the program, and that of fill_engine().
+
+    This function fills the tables.
+    """
     engine = Engine(config)
     library: Any = engine.library
     engine.close()

@@ -152,7 +152,7 @@ def take_int(data: bytes) -> Int:
 
 
 def take_report(payload: bytes) -> Report:
-    """Parse the UDP payload of a report packet, which contains a single individual report."""
+    """Parse the UDP payload of a report packet that contains a single individual report."""
     group, head = Group(payload[:8]), Individual(payload[8:])
     assert (group.version, head.type) == (2, 1)
     end = 12 + 4 * head.length

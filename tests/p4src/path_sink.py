@@ -1,4 +1,4 @@
-"""An INT sink in this process, which writes the paths of packets to memory by RoCE."""
+"""An INT sink in this process. It writes the paths of packets to memory by RoCE."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ ALL = Session(stride=PATH.itemsize, slots=SLOTS, content=FLOW_AND_PATH)
 
 
 class Sink(Switch):
-    """Node 9, which is a sink. Packets with INT from port 1 leave by port 2, without INT.
+    """Node 9, an INT sink. Packets with INT from port 1 leave by port 2, without INT.
 
     Records leave by port 3.
     """
@@ -59,7 +59,7 @@ def path(record: Packet) -> np.void:
 
 
 def pushed(frame: bytes, *nodes: int, instructions: int = KNOWN, **given: int) -> bytes:
-    """Return the frame after it passed these nodes, of which the first one is the source."""
+    """Return the frame after it passed these nodes. The first node is the source."""
     source = Switch(nodes[0], outside=[IN])
     version = 6 if frame[12:14] == b"\x86\xdd" else 4
     source.embed_data(instructions, version=version, **given)

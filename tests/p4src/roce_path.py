@@ -229,7 +229,7 @@ def answer(
 
 
 def nak(psn: int, **fields: Any) -> bytes:
-    """Return a NAK of the collector, which expects this PSN."""
+    """Return a NAK of a collector that expects this PSN."""
     return answer(psn, Nak.SEQUENCE, **fields)
 
 

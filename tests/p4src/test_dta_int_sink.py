@@ -53,7 +53,7 @@ M, E = Flag.MTU_EXCEEDED, Flag.HOPS_EXCEEDED
 
 
 class Sink(Switch):
-    """Node 9, which is a sink. Packets with INT from port 1 leave by port 2, without INT.
+    """Node 9, an INT sink. Packets with INT from port 1 leave by port 2, without INT.
 
     Reports leave by port 3.
     """
@@ -107,7 +107,7 @@ class Sink(Switch):
 
 
 def pushed(frame: bytes, *nodes: int, instructions: int = NODE_ID, **given: int) -> bytes:
-    """Return the frame after it passed these nodes, of which the first one is the source."""
+    """Return the frame after it passed these nodes. The first node is the source."""
     source = Switch(nodes[0], outside=[IN])
     version = 6 if frame[12:14] == b"\x86\xdd" else 4
     source.embed_data(instructions, version=version, **given)

@@ -29,7 +29,7 @@ KEYS = [0x9E3779B97F4A7C15F39CC0605CEDC835 * n % (1 << 128) for n in range(1, RE
 
 
 class System(Gatherer):
-    """A translator with stores of all kinds, which tracks one reporter."""
+    """A translator with stores of all kinds. It tracks one reporter."""
 
     def __init__(self) -> None:
         super().__init__()

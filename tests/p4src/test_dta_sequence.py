@@ -90,7 +90,10 @@ def test_duplicates_are_dropped() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_order_within_the_window_counts_each_once(seed: int) -> None:
-    """300 reports with reordering and duplicates, whose numbers wrap, are executed once each."""
+    """300 reports are executed once each, although they are reordered, and some are duplicated.
+
+    Their numbers wrap.
+    """
     rng = random.Random(seed)
     made, first = Tracked(), (1 << 32) - 150
     made.engine.register_write("dta_expected", 1, first)

@@ -204,7 +204,7 @@ def test_damaged_responses_are_ignored(version: str) -> None:
 
 
 def others() -> dict[str, bytes]:
-    """Return responses that belong to no session of the switch, which must forward them."""
+    """Return responses that belong to no session of the switch. The switch must forward them."""
     truncated = answer(1)[:-4]
     with_options = Ether(answer(1))
     with_options[IP].options = [IPOption_RR(length=7, routers=["0.0.0.0"])]
@@ -236,7 +236,7 @@ def test_responses_are_never_forwarded() -> None:
 
 
 class Path:
-    """A path to a responder and back, which keeps the order of frames.
+    """A path to a responder and back. Frames stay in order.
 
     Each direction takes `flight` steps. `lose` returns whether a frame is lost.
     """

@@ -34,7 +34,7 @@ UC = 0x20
 
 
 def expected(version: str, content: Packet) -> bytes:
-    """Return the whole frame of a request, whose content begins with the BTH."""
+    """Return the whole frame of a request. `content` begins with the BTH."""
     ether = Ether(dst="02:00:00:00:00:63", src="02:00:00:00:00:ff")
     src, dst = ends(version)
     if version == "v1":

@@ -253,7 +253,7 @@ class Twins:
         ours = self._engine.counter_read(name, index)
         deadline = time.monotonic() + TIMEOUT_S
         while (theirs := self._switch.counter_read(name, index)) != ours:
-            # simple_switch may still process a packet that it will drop, which nothing shows
+            # nothing shows whether simple_switch still processes a packet that it will drop
             assert time.monotonic() < deadline, (
                 f"{name}[{index}]: minip4 {ours}, simple_switch {theirs}"
             )

@@ -60,7 +60,7 @@ def bmv2_json(program: Path) -> dict[str, Any]:
 
 
 def twins(program: Path, ports: Sequence[int]) -> Twins:
-    """Return minip4's engine and a simple_switch, which both run the program and must agree."""
+    """Return a pair of minip4's engine and simple_switch. Both run the program, and must agree."""
     return Twins(Engine(bmv2_json(program)), bmv2_json(program), ports)
 
 

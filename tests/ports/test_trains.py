@@ -21,7 +21,7 @@ ROOM = 16384
 
 
 class CPacket(Packet):
-    """A packet whose buffer is part of it."""
+    """A packet that contains its buffer."""
 
     _fields_ = [("buffer", ctypes.c_uint8 * ROOM)]
 

@@ -82,7 +82,7 @@ class Line:
     def tcp(
         self, size_bytes: int = 0, congestion: str = "reno", port: int = 5001, **more: object
     ) -> int:
-        """Add a TCP flow from h1 to h2, which starts at START_NS by default. Return its number."""
+        """Add a TCP flow from h1 to h2. By default, it starts at START_NS. Return its number."""
         values = {"isn": (2**32 - 5000, 77), "source_port": 49152, "tos": 0, "ecn": False,
                   "duration_ns": 0, "start_ns": START_NS, **more}  # fmt: skip
         return self.virtual.connections.add(

@@ -291,7 +291,7 @@ COMPLAINTS = (
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 @pytest.mark.parametrize("kind", KINDS)
 def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
-    """tshark finds no mistake in the segments of a flow, which the sender has captured.
+    """tshark finds no mistake in a flow that the sender has captured.
 
     It checks checksums, options, and that only sent data are acknowledged.
     """

@@ -208,7 +208,7 @@ def test_a_list_of_thousands_is_compared_with_its_first_masks_and_ranges() -> No
 
 
 def keysets(n: int, is_range: bool) -> list[Keyset]:
-    """Return a list of one keyset, which covers no keyset of another `n`."""
+    """Return a list with one keyset. It covers no keyset of another `n`."""
     if is_range:
         return [Keyset(3 * n, 3 * n + 1, 0, is_range=True)]
     return [Keyset(1 << n, 1 << n, 1 << n)]

@@ -47,7 +47,7 @@ WHOLE = [
 
 @contextmanager
 def reporting(device: str, share: int = ALL) -> Iterator[tuple[PostcardEdge, list[bytes]]]:
-    """Yield an edge that reports all packets, and a list, which is empty.
+    """Yield an edge that reports all packets, and an empty list.
 
     When the `with` block ends, the list gets the datagrams that the edge has sent.
     """

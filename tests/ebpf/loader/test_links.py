@@ -36,7 +36,10 @@ Loaded = Callable[[int], ProgramObject]
 
 @pytest.fixture
 def loaded(write_bpf: Callable[[str], Path]) -> Loaded:
-    """Return a function that loads a program, which counts packets and returns a given verdict."""
+    """Return a function that loads a program.
+
+    The program counts packets and returns a given verdict.
+    """
     source = write_bpf(COUNTS)
     return lambda verdict: load(source, {"verdict": verdict})
 
