@@ -72,7 +72,7 @@ class Expressions:
         return self.rng.choice(self.BITS)(self, scope, width, depth - 1)
 
     def leaf(self, scope: Scope, width: int) -> str:
-        """Return a constant of this width, or a variable, which is truncated or extended to it."""
+        """Return a constant of this width, or a variable that is cut or extended to it."""
         same = [v.name for v in scope.variables if v.width == width and not v.signed]
         others = [v for v in scope.variables if v.width != width and not v.signed]
         if same and self.chance(60):
