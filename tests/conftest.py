@@ -1,4 +1,4 @@
-"""Fixtures for all tests: write experiments, and start them as users do.
+"""Fixtures for all tests. They write experiments, and start them as users do.
 
 With SANITIZE in the environment, all C code that tests build has sanitizers: see test_sanitized.py.
 """
@@ -29,7 +29,7 @@ WITH_A_MACHINE, LONGEST = ("test_roce_rxe.py", "test_vm.py"), "test_sanitized.py
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest tests first, so that workers do not wait for them at the end.
+    """Start the longest tests first. Otherwise, all workers would wait for them at the end.
 
     Files whose tests share a virtual machine start even earlier. A worker without tests takes half
     of the remaining tests of another worker. If it took tests of such a file, it would have to boot
@@ -45,12 +45,15 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Delete objects before the interpreter exits; otherwise libraries report leaks."""
+    """Let the garbage collector free all objects at exit. Otherwise, libraries report leaks."""
     gc.unfreeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """With sudo, give pytest's cache to the calling user, who can then delete the checkout."""
+    """With sudo, give pytest's cache to the user who called sudo.
+
+    Then this user can delete the cache.
+    """
     for folder, _, names in os.walk(config.rootpath / ".pytest_cache"):
         for name in (".", *names):
             give_to_caller(Path(folder, name))
@@ -58,7 +61,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def scripts_of() -> Callable[[str], set[str]]:
-    """Return the names of a folder's Python files that git tracks (users may add files)."""
+    """Return the names of a folder's Python files that git tracks. Users may add other files."""
 
     def names(folder: str) -> set[str]:
         git = ["git", "-c", f"safe.directory={REPOSITORY}", "-C", str(REPOSITORY), "ls-files"]

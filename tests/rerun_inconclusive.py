@@ -1,8 +1,8 @@
-"""pytest plugin that reruns tests whose run in real time was inconclusive.
+"""pytest plugin that runs tests again if their run in real time was inconclusive.
 
-An inconclusive run ends with status 2 and an error that contains LINE, which appears in the failure
-of the test. During a rerun no other worker of pytest-xdist runs a test. Other failures cause no
-rerun. The summary has a warning for each test that was rerun.
+An inconclusive run ends with status 2 and an error that contains LINE. The failure of its test
+contains this error. While a test runs again, no other worker of pytest-xdist runs a test. Other
+failures cause no rerun. The summary has a warning for each test that ran again.
 """
 
 import fcntl
@@ -17,19 +17,22 @@ import pytest
 # pytest_runtest_protocol is public, but the functions that it calls are not
 from _pytest import runner
 
-LINE = "reduce the load on the machine"  # remedy in the errors of inconclusive runs
+LINE = "reduce the load on the machine"  # the remedy in errors of inconclusive runs
 TRIES = 5
-# these files are locked, but not written
+# locks of these files order the tests of all workers; their content does not matter
 GATE, LOCK = Path(__file__).with_name("conftest.py"), Path(__file__)
-IS_WITHIN_A_TEST = "PYTEST_CURRENT_TEST" in os.environ  # the outer test already has the locks
+IS_WITHIN_A_TEST = "PYTEST_CURRENT_TEST" in os.environ  # an outer test has the locks
 
 
 class RanAgainWarning(pytest.PytestWarning):
-    """A test ran again, because its earlier run was inconclusive."""
+    """A test ran more than once, because its earlier runs were inconclusive."""
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
-    """Run a test as pytest does; rerun it if it reports that load on the machine disturbed it."""
+    """Run a test as pytest does.
+
+    Run it again if it reports that load on the machine disturbed it.
+    """
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     with _running(fcntl.LOCK_SH):
         reports = runner.runtestprotocol(item, nextitem=nextitem, log=False)
@@ -51,9 +54,9 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def _close_fixtures(item: pytest.Item) -> pytest.TestReport:
-    """Close the fixtures that tests share, because they may contain the disturbed run.
+    """Close all fixtures that tests share, because they may contain results of the disturbed run.
 
-    pytest then creates all of them again.
+    pytest then creates them again.
     """
     close = partial(item.session._setupstate.teardown_exact, None)
     call = pytest.CallInfo.from_call(close, "teardown")
@@ -61,7 +64,7 @@ def _close_fixtures(item: pytest.Item) -> pytest.TestReport:
 
 
 def is_no_verdict(reports: list[pytest.TestReport]) -> bool:
-    """Return whether a test failed only because of load on the machine."""
+    """Return whether a test failed, and only because of load on the machine."""
     failures = [_words(report) for report in reports if report.failed]
     return bool(failures) and all(LINE in words for words in failures)
 
@@ -74,11 +77,11 @@ def _words(report: pytest.TestReport) -> str:
 
 @contextmanager
 def _running(kind: int) -> Iterator[None]:
-    """Lock for a running test: LOCK_SH allows parallel tests, and LOCK_EX allows none.
+    """Lock for a running test.
 
-    A test that must run alone locks GATE before it starts.
-    Otherwise, other tests could start again and again,
-    and the test would never run.
+    With LOCK_SH, other tests may run in parallel; with LOCK_EX, none may. A test that must run
+    alone first locks GATE, at which other tests then wait. Otherwise, new tests could start all the
+    time, and the test would never run.
     """
     if IS_WITHIN_A_TEST:
         yield

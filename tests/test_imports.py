@@ -71,7 +71,7 @@ MAY_IMPORT = {
 
 
 def within(name: str, parts: list[str]) -> str | None:
-    """Return the longest part that contains a module."""
+    """Return the longest of these parts that contains a module, or None."""
     return max((p for p in parts if name == p or name.startswith(p + ".")), key=len, default=None)
 
 

@@ -1,4 +1,4 @@
-"""provision.sh and the Vagrantfile: what they install, what they leave out, and their errors."""
+"""provision.sh and the Vagrantfile: what they install, what they omit, and their errors."""
 
 import re
 import shutil
@@ -28,9 +28,9 @@ PROGRAMS = ("apt-get", "curl", "dpkg", "env", "git", "gpg", "python3", "sudo", "
 
 
 def provision(folder: Path, system: str, broken: str = "nothing") -> tuple[list[str], str]:
-    """Run provision.sh as on the given system.
+    """Run provision.sh as on the given system. Return the recorded commands, and the output.
 
-    Return the recorded commands and the output. The installation of `broken` fails.
+    The command `broken` fails.
     """
     asked, utils = folder / "asked", folder / "p4utils"
     (folder / "bin").mkdir(exist_ok=True)
@@ -103,7 +103,7 @@ def test_a_failed_installation_is_one_line_and_the_rest_continues(
     assert words in said
     assert ("fatal: the reason\nleft out" in said) == (broken != '"curl "*')
     assert "note" not in said
-    # no incomplete installation is left
+    # the folder of a failed installation is removed
     assert (tmp_path / "p4utils").exists() == ("p4-utils" not in words)
 
 

@@ -1,4 +1,4 @@
-"""A test whose run was inconclusive runs again; a test that fails for other reasons does not."""
+"""A test whose run was inconclusive runs again. A test that fails for other reasons does not."""
 
 import ast
 import os
@@ -15,7 +15,7 @@ from telemark.errors import InvalidRunError
 
 HERE = Path(__file__).parent
 BLAMED = re.compile("run invalid|for this machine|too busy|stood still")
-GAP = r'[ "f\n]+'  # between words of a message, which may be split into two literals
+GAP = r'[ "f\n]+'  # what separates two words of a message, which may consist of two literals
 HEAD = f"""
 import pathlib, time
 import pytest
@@ -71,7 +71,7 @@ def test_a_run_that_is_never_one_fails_at_last(tmp_path: Path) -> None:
     "body",
     [
         "assert 1 == 2, 'wrong'",
-        f"raise ValueError  # {LINE}",  # quoted code is not a message
+        f"raise ValueError  # {LINE}",  # LINE is in the code of the failure, not in its message
         f"print({LINE!r}); assert 1 == 2",
         "pytest.skip(LINE)",
     ],
@@ -189,11 +189,11 @@ def test_only_code_that_cannot_continue_raises() -> None:
         and re.search("InvalidRunError|BusyMachineError|run invalid", ast.unparse(node))
     }
     assert raising == {
-        "controllers/ampm/collector.py",  # records of a block that was not read
+        "controllers/ampm/collector.py",  # the records of a block could not be read
         "controllers/dta/manager/runner.py",  # `telemark dta` has no results to save
         # bmv2 dropped packets, so the order of the others does not identify them
         "experiments/roce_collect.py",
-        "experiments/shared/int/on_bmv2.py",  # the same reason
+        "experiments/shared/int/on_bmv2.py",  # for the same reason
         "experiments/shared/int/marking.py",  # no block was read
         "experiments/shared/xdp/pace.py",  # no packet arrived
         "telemark/backends/real/traffic.py",  # Network records the error

@@ -1,4 +1,4 @@
-"""Tests of C code, run again with AddressSanitizer and UBSan in all C code."""
+"""Runs the tests of C code again, with AddressSanitizer and UBSan in all C code."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOMS = ("collectors", "engine", "link", "ports", "simulator", "stf", "wire")
 ELSEWHERE = {
-    "dta",  # a folder without its own C code
+    "dta",  # a folder of tests that run no C code of their own
     "test_hostile.py",  # it uses sanitizers itself
     "test_int_clocks.py",
     "test_int_collector.py",  # its C code runs in separate processes
@@ -18,7 +18,7 @@ ELSEWHERE = {
     "test_int_end_to_end.py",
     "test_int_export.py",
     "test_int_process.py",
-    # only processes the results that test_int_decoder.py and test_int_index.py check
+    # uses results of C code that test_int_decoder.py and test_int_index.py test
     "test_int_store.py",
     "test_limits.py",
     "test_reader.py",
@@ -58,11 +58,11 @@ def test_tests_of_c_code_pass_with_sanitizers(room: str) -> None:
         **os.environ,
         "SANITIZE": "1",
         "LD_PRELOAD": asan,
-        "ASAN_OPTIONS": "detect_leaks=0",  # leaks of Python at exit
+        "ASAN_OPTIONS": "detect_leaks=0",  # Python itself has leaks at exit
     }
     left_out = (f"--deselect={HERE.name}/{long}" for long in LONG)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist",
-               # otherwise, the report of a sanitizer is lost with the process that captured it
+               # with captured output, the report of a sanitizer would be lost
                "-s",
                *left_out, *map(str, sorted(tests))]  # fmt: skip
     run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)

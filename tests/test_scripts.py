@@ -1,4 +1,4 @@
-"""The shell scripts and the first import of experiments report clearly which parts are missing."""
+"""The shell scripts and the first import of experiments clearly report which parts are missing."""
 
 import os
 import shutil
@@ -74,7 +74,7 @@ def test_an_interrupt_during_the_imports_of_run_all_gives_one_line(tmp_path: Pat
 
 
 def interrupted(command: list[object]) -> tuple[int, str]:
-    """Interrupt the script during its imports; return its exit status and output."""
+    """Interrupt a script during its imports. Return its exit status, and its error output."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
@@ -149,7 +149,7 @@ def test_setup_replaces_missing_parts(tmp_path: Path, script: Path) -> None:
         done = run(script)
         assert done.returncode == 0, done.stderr
         asked = (tmp_path / "asked").read_text().splitlines()
-        assert len(asked) > 1 or asked == ["-V"]  # the fast path starts Python once
+        assert len(asked) > 1 or asked == ["-V"]  # if nothing is missing, Python starts once
         return "-m venv --clear .venv" in asked
 
     assert made_anew()

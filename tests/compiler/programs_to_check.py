@@ -66,7 +66,10 @@ def check(text: str, defines: tuple[str, ...] = ()) -> syntax.Program:
 
 
 def refusal(marked: str) -> tuple[P4Error, tuple[int, int]]:
-    """Return the error of a program, and the location of `§`, where it must be (line, column)."""
+    """Return the error of a program, and its expected location (line, column).
+
+    `§` marks this location.
+    """
     before = marked[: marked.index("§")]
     place = (before.count("\n") + 1, len(before) - before.rfind("\n"))
     try:

@@ -1,4 +1,4 @@
-"""Tiny v1model programs for tests of the back end: tests insert parts into a common program."""
+"""Tiny v1model programs for tests of the back end. Tests insert parts into one common program."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ DEFAULTS = {
 
 
 def compiled(directory: Path, **parts: str) -> CompiledProgram:
-    """Return the compiled program with the given parts; other parts as in DEFAULTS."""
+    """Compile a program with the given parts. All other parts are those of DEFAULTS."""
     assert parts.keys() <= DEFAULTS.keys()
     path = directory / "program.p4"
     path.write_text(FRAME.format(**{**DEFAULTS, **parts}))
@@ -68,11 +68,9 @@ def interpreter(directory: Path, **parts: str) -> Interpreter:
 
 
 def outcome(directory: Path, packet: str, **parts: str) -> tuple[int, str] | None:
-    """Return the (port, packet) that leaves for an input packet, in hexadecimal.
+    """Return the port and the packet that leave for an input packet; packets are hexadecimal.
 
-    None means that the packet is dropped.
-
-    The engine and the interpreter must agree.
+    Return None if the packet is dropped. The engine and the interpreter must agree.
     """
     program = compiled(directory, **parts).bmv2_json
     left = Engine(program).process(1, bytes.fromhex(packet), 0)

@@ -45,7 +45,10 @@ def test_default_output(program: Path) -> None:
 
 
 def test_long_expressions_are_written(program: Path) -> None:
-    """Each operator needs several levels of JSON. By default, Python allows 1,000 levels."""
+    """An expression with 390 operators is written, although JSON nests several levels per operator.
+
+    By default, Python's json module fails beyond 1,000 levels.
+    """
     assert main(["compile", str(program), "-D", "VALUE=h.d.b" + " + h.d.c" * 390]) == 0
     assert program.with_suffix(".json").read_text().count('"+"') == 390
 
@@ -58,7 +61,7 @@ def test_warnings_are_printed(program: Path, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize(
     ("option", "is_shown"),
     [
-        (["--Wdisable"], False),  # the next word is not a kind
+        (["--Wdisable"], False),  # the word after this option is the program, not a kind of warning
         (["--Wdisable=overflow"], False),
         (["--Wdisable=cpp", "--Wdisable=overflow"], False),
         (["--Wdisable=cpp"], True),
@@ -114,7 +117,7 @@ def test_an_unknown_table_property_is_no_error(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{program}"], "error: "),  # VALUE is not defined
+        (["{program}"], "error: "),  # the program needs -D VALUE=...
         (["{program}", "-DVALUE=1", "--p4runtime-files", "x.pb"], "unknown type of P4Info file"),
         (["{program}", "-DVALUE=1", "-o", "/nowhere/x.json"], "/nowhere/x.json: cannot write"),
         (["missing.p4"], "missing.p4"),

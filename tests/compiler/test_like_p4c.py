@@ -1,4 +1,4 @@
-"""Behaviour and names specific to p4c: NoAction, shadowing, direct counters, P4Info."""
+"""Behaviour and names that are those of p4c: NoAction, shadowing, direct counters and P4Info."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from programs_to_run import compiled, outcome
 
 from minip4.compiler.errors import P4Error
 
-PACKET = "0102037f00000004"  # a b c s w
+PACKET = "0102037f00000004"  # the fields a, b, c, s and w
 TABLE = "table {0} {{ key = {{ h.d.a : exact; }} actions = {{ {1}; }} default_action = {1}(); }} "
 NO_ACTION = '@name(".NoAction") action NoAction_{0}() {{ }} '
 
 TAKEN = {
-    # parts of the program, start of the output packet, warnings as (kind, a word of the message)
+    # parts of the program, start of the output packet, warnings (kind, a part of the message)
     "a local named like a parameter of its control": (
         {"locals": "bit<8> sm = 3;", "ingress": "h.d.a = sm;"},
         "0302",
@@ -144,7 +144,7 @@ def test_unused_direct_counters_are_not_for_controllers(tmp_path: Path) -> None:
 
 
 KEYS = {
-    # key -> its name
+    # expression of a key field -> name of the field in P4Info
     "h.d.a & 0xf": "h.d.a & 0xf",
     "h.d.a & (bit<8>)0x0F": "h.d.a & 0xf",
     "h.d.a & 8w0x0f": "h.d.a & 0xf",
@@ -176,7 +176,7 @@ def test_names_of_keys(tmp_path: Path, key: str) -> None:
 
 STRUCTS = "".join(f"struct d{i} {{ bit<8> x; }} " for i in range(1, 6))
 DIGESTS = {
-    # parts of the program, names of its digests in order
+    # parts of the program, names of its digests in the order of P4Info
     "actions of tables, then the body": (
         {
             "locals": "action a() { digest<d2>(1, { 1 }); } action b() { digest<d1>(1, { 1 }); } "

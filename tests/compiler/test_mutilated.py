@@ -1,4 +1,4 @@
-"""Programs with a few changed words are compiled to C or rejected with a location, and fast."""
+"""Programs with a few changed words are compiled to C, or rejected with a location; both fast."""
 
 from __future__ import annotations
 
@@ -68,9 +68,10 @@ LONGEST_S = 5
 
 
 def mutilated(generator: random.Random, text: str) -> str:
-    """Return the program with one to three of its words deleted, doubled, or replaced.
+    """Return the program after one to three words were deleted, doubled or replaced.
 
-    Replacements are mostly words of the same kind from the program, because these pass more checks.
+    Most replacements are other words of the same kind from the program, because such programs pass
+    more checks.
     """
     words = re.findall(r"#include.*|\w+|\s+|[^\w\s]", text)
     alike: dict[str, list[int]] = {"name": [], "number": [], "sign": []}

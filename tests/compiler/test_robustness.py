@@ -1,4 +1,4 @@
-"""For any text, the front end returns a program or an error with a location, and is fast."""
+"""For any text, the front end quickly returns a program, or an error with a location."""
 
 import random
 import time

@@ -23,7 +23,7 @@ def ipv4(
     source: int, destination: int, protocol: int, payload: bytes, *, options: bytes = b"",
     fragment: int = 0, ttl: int = 64, identity: int = 7, length: int | None = None,
 ) -> bytes:  # fmt: skip
-    """Return an IPv4 packet; `length` is the value in its header, which may be wrong."""
+    """Return an IPv4 packet. `length` is the value of its length field, which may be wrong."""
     words = 5 + len(options) // 4
     said = words * 4 + len(payload) if length is None else length
     header = struct.pack(">BBHHHBBHII", 0x40 | words, 0, said, identity, fragment, ttl, protocol, 0,
@@ -35,7 +35,7 @@ def ipv6(
     source: int, destination: int, first: int, payload: bytes, *, hop_limit: int = 64,
     length: int | None = None,
 ) -> bytes:  # fmt: skip
-    """Return an IPv6 packet; `first` is the protocol number of the first header of its payload."""
+    """Return an IPv6 packet. `first` is the protocol number of the header after the IPv6 header."""
     said = len(payload) if length is None else length
     return (
         struct.pack(">IHBB", 0x60000000, said, first, hop_limit)
@@ -53,7 +53,7 @@ def ethernet(
 
 
 def segment(protocol: int, source_port: int, destination_port: int, flags: int = 0x10) -> bytes:
-    """Return the payload of an IP packet: TCP, or another header that begins with two ports."""
+    """Return the payload of an IP packet: a TCP header, or other bytes that begin with ports."""
     if protocol == TCP:
         return struct.pack(">HHIIBBHHH", source_port, destination_port, 1, 2, 0x50, flags, 9, 0, 0)
     return struct.pack(">HHHH", source_port, destination_port, 12, 0) + b"data"
@@ -64,8 +64,8 @@ def frames(
 ) -> Iterator[bytes]:  # fmt: skip
     """Return frames of all kinds.
 
-    Half of them are valid; others are truncated or have changed bytes. Destinations are random, or
-    among the given IPv4 and IPv6 addresses.
+    A quarter of them is truncated, and a quarter has some changed bytes. Some of the others have
+    wrong lengths or versions. Destinations are random, or among the given IPv4 and IPv6 addresses.
     """
     rng = random.Random(seed)
     for _ in range(count):
@@ -93,7 +93,7 @@ def _whole(rng: random.Random, macs: bytes, to: tuple[int, int] | None) -> bytes
             fragment=rng.choice((0, 0, 0, 0x4000, 0x2000, 0x2001, 0x0001, 0x1FFF)),
             ttl=ttl, length=rng.choice((None,) * 8 + (0, 19, 20, 24, 65535)),
         )  # fmt: skip
-        if rng.random() < 0.1:  # a wrong version, or fewer words than a header has
+        if rng.random() < 0.1:  # a wrong version, or a header length below the minimum
             packet = bytes([rng.choice((0x40, 0x44, 0x55, 0x65))]) + packet[1:]
         return ethernet(packet, 0x0800, tags=tags, macs=macs)
     first, chain = _chain(rng, protocol)

@@ -1,4 +1,4 @@
-"""Fixtures for eBPF: a network namespace with a veth pair, and programs written on the fly."""
+"""Fixtures for eBPF: a network namespace with a veth pair, and programs that tests write."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ HEAD = '#include "chain.h"\nchar _license[] SEC("license") = "Dual MIT/GPL";\n'
 
 @pytest.fixture
 def veth() -> Iterator[tuple[str, str]]:
-    """Two ends of a veth pair, in a network namespace that this process enters for the test."""
+    """Return the ends of a veth pair. This process enters its network namespace for the test."""
     with wire.namespace():
         wire.veth("v0", "v1")
         yield "v0", "v1"

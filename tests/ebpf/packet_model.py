@@ -1,4 +1,4 @@
-"""A model of the parser in packet.h, written in Python from the RFCs."""
+"""A model of the parser in packet.h. It was written in Python from the RFCs."""
 
 import struct
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ MAPPED = bytes(10) + b"\xff\xff"
 
 @dataclass
 class Packet:
-    """Fields as in struct packet."""
+    """A parsed packet; its fields are those of struct packet in packet.h."""
 
-    is_whole: bool = False  # result of parse()
+    is_whole: bool = False  # whether the C parser accepts the packet
     source: bytes = bytes(16)
     destination: bytes = bytes(16)
     source_port: int = 0
@@ -28,7 +28,7 @@ class Packet:
 
 
 def parse(frame: bytes) -> Packet:
-    """Parse a frame of at least 14 bytes."""
+    """Parse a frame, which must have at least 14 bytes."""
     packet = Packet()
     kind = frame[12:14]
     while kind in (b"\x81\x00", b"\x88\xa8") and packet.vlans < MOST_VLANS:

@@ -1,4 +1,4 @@
-"""Models of the kernel's statistics of distinct flows."""
+"""Models of the kernel's statistics: the records that it has after packets of distinct flows."""
 
 import socket
 
@@ -14,7 +14,7 @@ from ebpf.statistics.quantiles import LINEAR
 
 
 def make_sketch(hashes: Words, counts: NDArray[np.int64]) -> Sketch:
-    """Return the kernel's record of distinct flows with these hashes and packet counts, (n,)."""
+    """Return the kernel's sketch of flows with these distinct hashes and packet counts, (n,)."""
     counters = np.zeros((ROWS, COLUMNS), np.int64)
     for row, sums in enumerate(counters):
         bits = (hashes >> np.uint64(row * (COLUMN_BITS + 1))).astype(np.int64)
@@ -24,8 +24,8 @@ def make_sketch(hashes: Words, counts: NDArray[np.int64]) -> Sketch:
 
 
 def find_minima(hashes: Words, counts: NDArray[np.int64]) -> Minima:
-    """Return the kernel's record of distinct flows with these hashes and packet counts, (n,)."""
-    order = np.argsort(hashes)[::-1]  # the smallest value of a bucket comes last, and remains
+    """Return the kernel's minima of flows with these distinct hashes and packet counts, (n,)."""
+    order = np.argsort(hashes)[::-1]  # in each bucket, the smallest hash is written last
     places = (hashes & np.uint64(BUCKETS - 1)).astype(np.intp)[order]
     least, packets = np.zeros(BUCKETS, np.uint64), np.zeros(BUCKETS, np.int64)
     least[places], packets[places] = hashes[order], counts[order]
@@ -33,7 +33,7 @@ def find_minima(hashes: Words, counts: NDArray[np.int64]) -> Minima:
 
 
 def find_registers(hashes: Words) -> Registers:
-    """Return the kernel's registers for flows with these hashes (n,)."""
+    """Return the kernel's registers for flows with these hashes, (n,)."""
     rest = (hashes >> np.uint64(PRECISION)).astype(np.float64)  # below 2^52, so the float is exact
     ranks = np.where(rest > 0, RANKS - np.frexp(rest)[1] + 1, RANKS + 1).astype(np.uint8)
     registers = np.zeros(REGISTERS, np.uint8)
@@ -42,7 +42,7 @@ def find_registers(hashes: Words) -> Registers:
 
 
 def find_classes(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the histogram classes of values below 2^LENGTH_BITS."""
+    """Return the histogram class of each value; the values are below 2^LENGTH_BITS."""
     powers = np.maximum(np.frexp(values)[1] - 1 - LINEAR, 0)
     found: NDArray[np.int64] = (powers << LINEAR) + (values >> powers)
     return found
@@ -52,7 +52,7 @@ def make_key(
     source: str = "", destination: str = "", source_port: int = 0, destination_port: int = 0,
     protocol: int = 0,
 ) -> NDArray[np.uint64]:  # fmt: skip
-    """Return a key (5,) with these fields; its other fields are 0."""
+    """Return the key (5,) of a flow with these fields. Other fields are 0."""
     key = np.zeros(1, KEY)
     key["source"], key["destination"] = pack_address(source), pack_address(destination)
     key["source_port"], key["destination_port"] = source_port, destination_port
@@ -61,7 +61,10 @@ def make_key(
 
 
 def pack_address(text: str) -> np.void:
-    """Return 16 bytes; IPv4 addresses are mapped into IPv6, as in the kernel's sockets."""
+    """Return the 16 bytes of an address.
+
+    An IPv4 address is mapped into IPv6, as by the kernel's sockets.
+    """
     if not text:
         return np.void(bytes(16))
     if ":" in text:

@@ -1,4 +1,4 @@
-"""Packet streams for tests of statistics; their flows have different sizes."""
+"""Packet streams for tests of statistics. The flows of a stream have different sizes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,14 +12,17 @@ from ebpf.statistics.offer import ROW, UDP
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream: the flow number of each packet, (n,), and its fields, (n,) of ROW."""
+    """Packets of a stream: `flows` (n,) are their flow numbers, and `rows` (n,) their fields."""
 
     flows: NDArray[np.int64]
     rows: NDArray[Any]
 
 
 def stream_of(packets: int, flows: int, seed: int) -> Stream:
-    """Return a stream; flow sizes follow Zipf's law, and packets have several lengths."""
+    """Return a stream.
+
+    The sizes of its flows follow Zipf's law, and its packets have several lengths.
+    """
     rng = np.random.default_rng(seed)
     weights = np.arange(1, flows + 1) ** -1.1
     numbers = rng.choice(flows, size=packets, p=weights / weights.sum())
@@ -35,6 +38,6 @@ def stream_of(packets: int, flows: int, seed: int) -> Stream:
 
 
 def thrown_after(state: int, number: int) -> NDArray[np.uint64]:
-    """Return the next pseudo-random numbers of the kernel program, (number,): SplitMix64."""
+    """Return the pseudo-random numbers (SplitMix64) that the kernel program draws after `state`."""
     steps = np.arange(1, number + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     return mix(np.uint64(state) + steps)

@@ -1,4 +1,4 @@
-"""The counters of programs for each kind of frame, compared with those of the model."""
+"""For each kind of frame, the counters of the eBPF programs equal those of the model."""
 
 import os
 import struct
@@ -22,7 +22,7 @@ PLAIN = ethernet(ipv4(A, B, UDP, PORTS), 0x0800)
 
 
 def chain(*kinds: int, fragment: int = 0) -> bytes:
-    """Return an IPv6 packet with these headers before UDP."""
+    """Return a frame with an IPv6 packet: extension headers of these kinds, and then UDP."""
     headers = b"".join(
         struct.pack(">BBHI", following, 0, fragment if kind == FRAGMENT else 0, 0)
         for kind, following in zip(kinds, [*kinds, UDP][1:], strict=True)
@@ -34,7 +34,7 @@ def tagged(*tags: int) -> bytes:
     return ethernet(ipv4(A, B, UDP, PORTS), 0x0800, tags=tags)
 
 
-COUNTED = {  # counts by source port of the key
+COUNTED = {  # a frame that is counted, and the source port in its key
     "plain": (PLAIN, 1234),
     "options": (ethernet(ipv4(A, B, UDP, PORTS, options=bytes(40)), 0x0800), 1234),
     "padded": (PLAIN + bytes(30), 1234),

@@ -1,4 +1,4 @@
-"""All eBPF programs and the loader on kernel 6.1 of Debian, in a virtual machine."""
+"""All eBPF programs load, and the loader works, on kernel 6.1 of Debian in a virtual machine."""
 
 import json
 import os

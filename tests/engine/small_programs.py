@@ -1,4 +1,4 @@
-"""Small v1model programs for tests, composed of parts, and engines that run them."""
+"""Small v1model programs that tests compose of parts, and engines that run these programs."""
 
 import functools
 import os
@@ -55,7 +55,7 @@ def _compiled(source: str) -> dict[str, Any]:
 
 
 def engine(seed: int = 0, **parts: str) -> Engine:
-    """Return an engine of the smallest program with these parts replaced.
+    """Return an engine that runs the smallest program, with these parts replaced.
 
     With SANITIZE in the environment, its C code has sanitizers: see test_sanitized.py.
     """
@@ -63,5 +63,5 @@ def engine(seed: int = 0, **parts: str) -> Engine:
 
 
 def json_of(**parts: str) -> dict[str, Any]:
-    """Return the BMv2 JSON of the program."""
+    """Return the BMv2 JSON of the smallest program, with these parts replaced."""
     return _compiled(TEMPLATE.format(**{**DEFAULTS, **parts}))

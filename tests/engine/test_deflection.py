@@ -1,4 +1,4 @@
-"""Deflection on drop: a packet dropped by a full queue passes egress, and may be cloned there."""
+"""Deflection on drop: a packet that a full queue drops passes egress, which may clone it."""
 
 import ctypes
 
@@ -18,7 +18,8 @@ INGRESS = """
     if (hdr.h.way >= 2) { std.egress_spec = 3; }
     if (hdr.h.way == 3) { clone(CloneType.I2E, 5); }
 """
-# Packet and clone have the same length, and the clone contains values of its packet.
+# Egress writes values of a packet into its header. Egress does not change a clone, which therefore
+# has the values and the length of its packet.
 EGRESS = """
     if (std.instance_type != 2) {
         hdr.h.kept = meta.kept; hdr.h.kind = (bit<8>)std.instance_type;
@@ -38,7 +39,10 @@ DEFLECTED = 7
 
 
 class Bench:
-    """Port 2 sends a packet per millisecond; its queue has room for two. Clones leave by port 9."""
+    """A switch whose port 2 sends a packet per millisecond; the queue has room for two packets.
+
+    Clones leave by port 9.
+    """
 
     def __init__(self, *, is_on: bool = True) -> None:
         self.engine: Engine = engine(
@@ -61,7 +65,7 @@ class Bench:
         assert self.engine.library.engine_inject(self.engine.handle, 1, data, SIZE, 1000 * time_us)
 
     def left(self) -> list[tuple[int, dict[str, int]]]:
-        """Return all sent frames, with the values that egress wrote."""
+        """Return all sent frames: the port, and the values that egress wrote into the frame."""
         self.engine.library.engine_advance(self.engine.handle, 10**12)
         return [(port, decoded(frame)) for port, frame in self.engine._taken()]
 
@@ -69,7 +73,7 @@ class Bench:
         return [seen["number"] for port, seen in self.left() if port == REPORTS]
 
     def accounting(self) -> dict[str, int]:
-        """Return how many packets had each outcome; assert that the counters balance."""
+        """Return the counters of the engine. Assert that they account for every packet."""
         counts = self.engine.counters()
         drops = sum(n for name, n in counts.items() if name.endswith("_drops"))
         assert counts["received"] + counts["replicas"] == counts["transmitted"] + drops
@@ -120,9 +124,10 @@ def test_no_drop_is_reported_by_default() -> None:
 
 
 def test_drops_of_clones_are_not_reported() -> None:
-    """Otherwise, a dropped clone would be cloned, and the new clone would be dropped, too.
+    """A clone that the queue of port 9 drops is not deflected.
 
-    This would never end.
+    Otherwise, egress would clone the clone. The new clone would be dropped and cloned, too, without
+    end.
     """
     bench = Bench()
     bench.queue(REPORTS, depth_packets=1, rate_pps=1)

@@ -107,9 +107,9 @@ def test_a_meter_of_any_rate_fills_up_again(switch: Engine, rate: int, start_us:
 
 
 def test_a_meter_s_full_bucket_holds_no_fraction_more(switch: Engine) -> None:
-    """At 0.6 bytes/us, 1000 bytes take 1666.7 us.
+    """At 0.6 bytes/us, a frame of 1000 bytes is green after 1667 us, but not after 1666 us.
 
-    A bucket that was full earlier must take the same time.
+    This holds for each frame, because a full bucket keeps no fraction of a byte beyond its size.
     """
     switch.process(1, bytes(1000), 0)
     switch.meter_set_rates("I.speed", 0, (600_000, 1000, 600_000, 1000))
@@ -119,9 +119,9 @@ def test_a_meter_s_full_bucket_holds_no_fraction_more(switch: Engine) -> None:
 
 
 def test_a_meter_rounds_the_same_on_each_cpu(switch: Engine) -> None:
-    """Doubles are rounded after each operation.
+    """The colours of two frames are 1 and 2, because a meter rounds doubles after each operation.
 
-    With fused multiply-add, the results would be 2 and 0.
+    With a fused multiply-add, which only some CPUs have, the colours would be 2 and 0.
     """
     switch.process(1, bytes(64), 0)
     switch.meter_set_rates("I.speed", 0, (10_000, 1000, 10_000, 1000))
@@ -140,7 +140,7 @@ def test_a_clock_that_was_set_back_fills_no_meter(switch: Engine) -> None:
 def crc(
     data: bytes, width: int, polynomial: int, *, start: int = 0, reflect: bool, final: int = 0
 ) -> int:
-    """Return a CRC, computed bit by bit."""
+    """Return the CRC of the data, computed bit by bit."""
 
     def mirrored(value: int, bits: int) -> int:
         return int(f"{value:0{bits}b}"[::-1], 2)
@@ -196,7 +196,7 @@ def test_hashes_are_those_of_their_definitions(algorithm: str) -> None:
     for _ in range(20):
         data = rng.randbytes(17)
         [(_, sent)] = e.process(1, data + bytes(9), 0)
-        # The field of an invalid header is omitted, and the constant is included.
+        # The hash covers the constant 7, but not the field of an invalid header.
         wanted = HASHES[algorithm](data + b"\7") % (1 << 63)
         assert int.from_bytes(sent[-8:], "big") == wanted
 

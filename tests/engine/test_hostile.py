@@ -1,4 +1,4 @@
-"""Random, mutated and truncated frames for every port of a switch built with AddressSanitizer."""
+"""A switch with AddressSanitizer gets random, mutated and truncated frames at every port."""
 
 import json
 import os
@@ -27,7 +27,7 @@ DROPS = ("ingress_drops", "egress_drops", "queue_drops", "no_port_drops", "memor
 
 
 class Frames:
-    """Frames for hostile.p4, and mutations of them."""
+    """Generator of frames for hostile.p4. Most of them are mutated."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -65,7 +65,7 @@ class Frames:
         return self.ethernet(0x8847) + stack + b"\0" + self.order_header()
 
     def options(self) -> bytes:
-        words = self.random.choice([0, 1, 10, 11, 199, 200, 255])  # there is room for 10
+        words = self.random.choice([0, 1, 10, 11, 199, 200, 255])  # the header has room for 10
         content = self.random.randbytes(4 * words)
         return self.ethernet(0x9999) + bytes([words, 1]) + content + self.order_header()
 
@@ -87,7 +87,10 @@ class Frames:
 
 @pytest.fixture
 def switch(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A sanitized switch in its own namespace, with h1, h2 and h3 at its ports 1, 2 and 3."""
+    """A switch with sanitizers, in its own namespace.
+
+    Its ports 1, 2 and 3 lead to h1, h2 and h3.
+    """
     program = tmp_path / "hostile.json"
     subprocess.run([*MINIP4, "compile", str(PROGRAM), "-o", str(program)], check=True)
     with wire.namespace(), (tmp_path / "errors").open("w") as errors:
@@ -131,7 +134,7 @@ def test_hostile_frames_neither_crash_nor_hang_a_switch(
     assert switch.poll() is None, (tmp_path / "errors").read_text()
     with wire.end("h1") as one, wire.end("h2") as two:
         good = frames.ethernet(0x88B6) + b"a good packet".ljust(46)
-        for _ in range(200):  # the link loses 10 %
+        for _ in range(200):  # the link loses 10 % of them
             one.send(good)
         while two.recv(65536) != good:
             pass

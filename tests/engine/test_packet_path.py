@@ -9,7 +9,8 @@ from minip4.engine.engine import Engine
 from minip4.engine.errors import NotFound, NotSupported
 from minip4.engine.keys import Digest, Exact
 
-# a: operation; b: number of repetitions; c: values in egress (instance type, replica id)
+# Fields of the header: a is the operation, b the number of repetitions. Egress writes its values
+# (instance type, replica id) into c.
 FATE = """
     if (hdr.h.a == 1) { mark_to_drop(std); }
     else if (hdr.h.a == 2) { std.mcast_grp = 7; }
@@ -52,7 +53,7 @@ def switch() -> Engine:
 NORMAL, I2E, E2E, RECIRCULATED, REPLICATED, RESUBMITTED = 0, 1, 2, 4, 5, 6
 
 FATES: dict[str, tuple[int, list[tuple[int, tuple[int, int, int, int]]]]] = {
-    # operation: (a, [(port, (a, b, instance type, rid)), ...])
+    # operation: its value of a, then for each sent frame: port, (a, b, instance type, replica id)
     "nothing set: port 0": (0, [(0, (0, 0, NORMAL, 0))]),
     "mark_to_drop": (1, []),
     "multicast": (
@@ -152,9 +153,9 @@ def test_a_mirroring_session_may_truncate(switch: Engine) -> None:
 
 
 def test_a_clone_at_the_end_of_egress_is_whole() -> None:
-    """The clone is complete even if the packet was truncated.
+    """A clone that egress makes is complete, even if egress truncates the packet itself.
 
-    Only the session of the clone, or the clone's own egress, truncates the clone.
+    Only the session of the clone, or the egress pass of the clone, can truncate it.
     """
     cut = engine(
         ingress="truncate(8);",
@@ -168,7 +169,10 @@ def test_a_clone_at_the_end_of_egress_is_whole() -> None:
 
 
 def test_digests_go_round_their_ring() -> None:
-    """The ring has room for 4,096 digests. Later digests reuse it, in order and unchanged."""
+    """Over 10,000 digests pass a ring with room for 4,096 digests, in order and unchanged.
+
+    If 5,000 digests arrive before any of them is read, the last 904 are lost.
+    """
     e = engine(
         types="header h_t { bit<8> a; bit<8> b; bit<16> c; } struct d_t { bit<16> x; }",
         ingress="digest<d_t>(1, {hdr.h.c});",
@@ -258,11 +262,11 @@ DROPPING = """
     ("a", "b", "reason"),
     [
         (0, 0, "miss"),
-        (1, 0, "ingress"),  # an entry of t drops; the default action of u does not
+        (1, 0, "ingress"),  # an entry of t drops, but the default action of u does not
         (2, 9, "miss"),  # the default action of u drops
-        (1, 9, "miss"),  # both drop; the last one counts
-        (0, 1, "ingress"),  # a statement after the miss drops
-        (2, 2, "ingress"),  # an assignment drops
+        (1, 9, "miss"),  # both tables drop the packet, and the second one counts
+        (0, 1, "ingress"),  # after the miss, a statement of ingress drops
+        (2, 2, "ingress"),  # an assignment to egress_spec drops
     ],
 )
 def test_why_ingress_dropped(a: int, b: int, reason: str) -> None:
@@ -273,7 +277,7 @@ def test_why_ingress_dropped(a: int, b: int, reason: str) -> None:
     )
     e.table_add("I.t", [Exact(1)], "I.drop", [])
     e.table_add("I.t", [Exact(2)], "I.pass", [])
-    e.process(1, bytes(4), 0)  # a miss, which does not count for the next packet
+    e.process(1, bytes(4), 0)  # the miss of this packet must not count for the next one
     e.process(2, bytes([a, b, 0, 0]), 0)
     found = {port: {why: n for why, n in drops.items() if n} for port, drops in e.drops().items()}
     assert found == {"1": {"miss": 1}, "2": {reason: 1}}
@@ -295,9 +299,9 @@ def assert_balance(e: Engine) -> dict[str, int]:
 
 
 def test_a_field_list_may_name_the_last_element_of_a_stack() -> None:
-    """Both the original packet and the copy keep this element.
+    """A field list may contain the last element of a stack. Packet and clone have its final value.
 
-    In this test the stack is empty.
+    The field list also has a metadata field, which the clone keeps.
     """
     document = json_of(
         types=DEFAULTS["types"] + "header w_t { bit<8> x; }", headers="h_t h; w_t[2] w;",

@@ -1,4 +1,4 @@
-"""Queues, rates and links: times and depths that the program sees, drops, and their counters."""
+"""Queues, rates and links: times and depths that programs read, drops, and counters."""
 
 import ctypes
 from typing import Any
@@ -22,7 +22,7 @@ MBIT = 1_000_000
 
 
 class Bench:
-    """A switch that receives frames at given times and returns the frames that it sends."""
+    """A switch that receives frames at given times. It returns the frames that it sends."""
 
     def __init__(self) -> None:
         self.engine: Engine = engine(types=TYPES, ingress=INGRESS, egress=EGRESS)
@@ -42,9 +42,9 @@ class Bench:
         self.engine.set_queue(port, priority, **{"depth_packets": 64, **config})
 
     def drops(self, port: int) -> dict[str, int]:
-        """Return the drops of a port by reason.
+        """Return the drops of a port, by reason.
 
-        Asserts that they add up to the total of the engine.
+        Assert that the drops of all ports add up to the total of the engine.
         """
         reasons = self.engine.drops()
         total = sum(sum(of.values()) for of in reasons.values())
@@ -58,7 +58,7 @@ class Bench:
         assert self.call("engine_inject", 1, data, size, time_ns)
 
     def seen(self, until_ns: int = 10**12) -> list[dict[str, int]]:
-        """Return the values that egress wrote into the frames sent by `until_ns`."""
+        """Return the values that egress wrote into all frames that are sent until `until_ns`."""
         self.call("engine_advance", until_ns)
         frames = self.engine._taken()
         return [{"port": port, **decoded(frame)} for port, frame in frames]
@@ -167,7 +167,7 @@ def test_the_clock_drifts_since_its_start_and_not_since_the_machines(
     bench: Bench, drift_ppb: int
 ) -> None:
     boot_ns = 30 * 86_400 * 10**9
-    for offset_us in (0, -(boot_ns // 1000) - 10):  # and where the clock of 48 bits wraps around
+    for offset_us in (0, -(boot_ns // 1000) - 10):  # with the second, the 48-bit clock wraps
         for ran_s in (0, 1, 3600):
             bench.call("engine_set_clock", offset_us, drift_ppb, boot_ns)
             bench.send(boot_ns + ran_s * 10**9)
@@ -231,9 +231,9 @@ def test_a_rate_that_divides_no_second_is_kept_exactly(bench: Bench) -> None:
 
 
 def test_the_rounding_remainder_of_a_rate_ends_with_idle_time(bench: Bench) -> None:
-    """At 3 packets/s, a third of a ns remains per packet.
+    """At 3 packets/s, a third of a ns remains after a packet. Idle time must end this remainder.
 
-    Idle time must end this remainder. Otherwise, the last packet would be late.
+    Otherwise, the last packet of the test would be late.
     """
     bench.queue(2, rate_pps=3)
     for time_ns in (0, 999_999_333, 999_999_333, 999_999_333):
@@ -243,9 +243,9 @@ def test_the_rounding_remainder_of_a_rate_ends_with_idle_time(bench: Bench) -> N
 
 @pytest.mark.parametrize("is_link", [False, True], ids=["queue", "link"])
 def test_a_paced_burst_through_a_slow_queue(bench: Bench, is_link: bool) -> None:
-    """Frame k of 1000 bits arrives at 0.4 k ms and leaves at k ms.
+    """Frame k of 1000 bits arrives at 0.4 k ms, and leaves at k ms, because the rate is 1 Mbit/s.
 
-    All other expected values follow from this.
+    The expected waiting times and queue depths follow from these times.
     """
     if is_link:
         bench.link(2, rate_bps=MBIT)
@@ -258,7 +258,7 @@ def test_a_paced_burst_through_a_slow_queue(bench: Bench, is_link: bool) -> None
     assert [(s["waited"], s["depth_in"], s["depth_out"]) for s in seen] == [
         (0, 0, 0),
         (600, 0, 1),  # frame 2 arrived at 0.8 ms
-        # 1 packet waited; 3 and 4 have arrived when it leaves at 2 ms, 5 arrives at the same time
+        # Frame 1 waited when frame 2 arrived. At 2 ms frame 2 leaves, 3 and 4 wait, and 5 arrives.
         (1200, 1, 2),
         (1800, 1, 2),
         (2400, 2, 1),
@@ -271,7 +271,7 @@ def test_a_queue_with_a_byte_limit_drops_packets_that_do_not_fit(bench: Bench) -
     for size in (125, 125, 100, 100, 75, 76):
         bench.send(
             0, size=size
-        )  # one leaves; 125 + 100 bytes wait; 100 more do not fit, 75 fit, 76 do not fit
+        )  # the first leaves; 125 and 100 bytes wait, then 75, too; 100 and 76 bytes do not fit
     assert bench.engine.queues(2, 1) == {"0": {"packets": 3, "bytes": 300, "drops": 2}}
     assert len(bench.seen()) == 4
     assert bench.drops(2) == {"queue": 2}

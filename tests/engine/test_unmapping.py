@@ -1,4 +1,4 @@
-"""The shared object of a program stays mapped as long as an engine of this program is open."""
+"""The shared object of a program stays mapped while an engine of this program is open."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ FRAME = bytes(range(64))
 
 
 def own(number: int) -> Engine:
-    """Return a program that no other test uses."""
+    """Return an engine with a program that no other test uses."""
     return engine(ingress=f"hdr.h.a = {number}; hdr.h.c = 0xfade; std.egress_spec = 2;")
 
 
@@ -36,7 +36,7 @@ def test_a_closed_engine_s_program_is_unmapped_with_its_memory() -> None:
         open_kb = addresses_kb()
         made.close()
         assert not is_mapped(name)
-        assert addresses_kb() < open_kb - 66_000  # also the reserved addresses of its tables
+        assert addresses_kb() < open_kb - 66_000  # also the addresses of its tables
 
 
 def test_engines_that_share_a_program_keep_it() -> None:

@@ -1,4 +1,4 @@
-"""Fills an engine for a fuzzer with state, such as seeded entries that frames can hit."""
+"""Fills an engine with state for a fuzzer, for example with entries that frames can match."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def fill(engine: Engine, config: dict[str, Any], seed: int) -> None:
 
 
 class Values:
-    """Generator of small numbers, limits of types, and constants of the program.
+    """Generator of values that frames often have.
 
-    Frames often have such values.
+    Such values are small numbers, limits of types, and constants of the program.
     """
 
     def __init__(self, rng: random.Random, config: dict[str, Any]) -> None:
@@ -74,7 +74,7 @@ class Values:
 
 
 def constants(config: dict[str, Any]) -> list[str]:
-    """Return the hexadecimal constants of a program, such as values of select expressions."""
+    """Return the constants of a program, for example those of select, as hexadecimal digits."""
     return re.findall(r'"0x([0-9a-f]{1,32})"', json.dumps(config))
 
 

@@ -1,7 +1,6 @@
 """Model of a DTA translator, and random reports; written from docs/reference/dta*.md.
 
-It shares no code with the P4 program or with the collectors, and computes hashes one number at a
-time.
+The model shares no code with the P4 program or with the collectors. It computes one hash at a time.
 
 cd tests; PYTHONPATH=..:p4src:peers:wire:collectors/roce python fuzz/dta_model.py --seeds 20
 """
@@ -24,7 +23,8 @@ from collectors.dta.key_write import slot
 
 M32 = 0xFFFFFFFF
 OURS, PROTOTYPE = 40042, 40040
-# of the store for Key-Write (two), and for Key-Increment (two)
+# Slots and checksum bits of a store for Key-Write; counters per row and rows of the store for
+# Key-Increment.
 SLOTS, BITS, COUNTERS, ROWS = 64, 9, 16, 4
 LISTS, BATCHES, ENTRIES = 3, 5, 4
 CHUNKS, CACHE = 32, 8
@@ -56,13 +56,13 @@ def murmur(key: int, seed: int) -> int:
 
 
 def place(key: int, copy: int, count: int) -> int:
-    """Return the slot of a copy; copies are numbered from 0."""
+    """Return the slot of a copy of a key. Copies are numbered from 0."""
     return murmur(key, 0x9E3779B1 * (copy + 1) & M32) % count
 
 
 @dataclass
 class Path:
-    """A row of the cache of postcards."""
+    """A row of the cache of postcards: the path of one flow."""
 
     key: int
     values: dict[int, int] = field(default_factory=dict)  # hop -> value
@@ -74,12 +74,12 @@ class Path:
         return all(hop in self.values for hop in range(self.hops or HOPS))
 
 
-# executes the rest of a report, and returns the reason if it is refused
+# Executes the rest of a report. If it is rejected, returns the reason.
 Work: TypeAlias = Callable[[], str | None]
 
 
 class Came(NamedTuple):
-    """A report after its base header."""
+    """A report that arrived, without its base header."""
 
     is_ours: bool
     opcode: int
@@ -90,16 +90,16 @@ class Came(NamedTuple):
 
     @property
     def key(self) -> int:
-        """Return the key of Key-Write and Key-Increment."""
+        """Return the key of a Key-Write or Key-Increment report."""
         return int.from_bytes(self.body[4:20] if self.is_ours else self.body[1:5], "big")
 
 
 class Refused(Exception):
-    """Raised for a report that writes nothing; contains the reason."""
+    """Raised for a report that is rejected and writes nothing. Its text is the reason."""
 
 
 class Model:
-    """The translator of `made()`, and the memory that it writes."""
+    """Model of the translator that made() returns, and of the memory that it writes."""
 
     def __init__(self) -> None:
         self.key_writes = {words: bytearray(SLOTS * (4 + 4 * words)) for words in (1, 3, 7)}
@@ -109,7 +109,7 @@ class Model:
         self.sketches = bytearray(SKETCHES * COLUMNS * 16)
         self.events: defaultdict[int, Counter[str]] = defaultdict(Counter)
         self.nacks: list[tuple[int, ...]] = []
-        # for each list: batched entries, and the number of earlier batches
+        # for each list: the entries that wait for a batch, and the number of written batches
         self._batches = {number: (list[int](), 0) for number in range(LISTS)}
         self._cache: dict[int, Path] = {}
         self._columns: defaultdict[tuple[int, int], dict[int, list[int]]] = defaultdict(dict)
@@ -118,7 +118,10 @@ class Model:
         self._last: dict[int, int] = {}
 
     def take(self, src: str, port: int, length: int, octets: bytes) -> None:
-        """Process a datagram, given its UDP length and the bytes after its UDP header."""
+        """Process a datagram.
+
+        `length` is its UDP length, and `octets` are the bytes after the UDP header.
+        """
         base = 8 if port == OURS else 3
         if len(octets) < base:
             return  # not a report
@@ -177,7 +180,10 @@ class Model:
         return ""
 
     def _planned(self, came: Came) -> Work:
-        """Return the work for a report, if nothing else rejects it. Raises Refused."""
+        """Return a function that executes a report.
+
+        Call it only if the sequence number is accepted, too. Raises Refused.
+        """
         lengths: Any = LENGTHS if came.is_ours else SHORT
         known = lengths.get(came.opcode)
         is_long_enough = len(came.body) >= came.length - 8 - (8 if came.is_ours else 3)
@@ -211,7 +217,7 @@ class Model:
         _check(1 <= copies <= 8)
 
         def work() -> None:
-            for row in range(min(copies, ROWS)):  # further rows are past the end of the region
+            for row in range(min(copies, ROWS)):  # the region ends after these rows
                 at = row * COUNTERS + place(key, row, COUNTERS)
                 self.counters[at] = (self.counters[at] + addend) % (1 << 64)
 
@@ -304,7 +310,7 @@ def _check(is_well: bool) -> None:
 
 
 class Hostile:
-    """Generator of reports, whose fields are probably wrong and whose sequence numbers jump."""
+    """Generator of reports with wrong fields and with sequence numbers that jump."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -378,7 +384,7 @@ class Hostile:
 
 
 def made() -> tuple[Gatherer, dict[str, memoryview]]:
-    """Return a translator like the model, and the memory that it writes."""
+    """Return a translator with the configuration of Model, and the memory that it writes."""
     there = Gatherer()
     memory = {
         "lists": there.lists(ENTRIES, BATCHES, count=LISTS),
@@ -396,9 +402,9 @@ def made() -> tuple[Gatherer, dict[str, memoryview]]:
 
 
 def fuzz(seed: int, count: int) -> Counter[str]:
-    """Send this number of reports to translator and model; return the counts of outcomes.
+    """Send `count` reports to a translator and to its model. Return the counts of outcomes.
 
-    Raises AssertionError if they differ.
+    Raises AssertionError if translator and model differ.
     """
     there, memory = made()
     model, hostile = Model(), Hostile(seed)
@@ -414,7 +420,7 @@ def fuzz(seed: int, count: int) -> Counter[str]:
 
 
 def compare(there: Gatherer, memory: dict[str, memoryview], model: Model, where: str) -> None:
-    """Compare the memory byte by byte, and all counters and requests."""
+    """Compare translator and model: every byte of memory, all counters, and all NACKs."""
     expected = {
         "lists": model.lists, "chunks": model.chunks, "sketches": model.sketches,
         **{f"{words} words": content for words, content in model.key_writes.items()},

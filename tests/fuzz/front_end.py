@@ -1,4 +1,4 @@
-"""Fuzzes the compiler: it must compile any text or reject it in one line with a location.
+"""Fuzzes the compiler. It must compile a text, or reject it in one line with a location.
 
 python tests/fuzz/front_end.py --seconds 600        (guided by coverage: pip install atheris)
 """
@@ -41,18 +41,18 @@ PIECES = [
 
 
 class Finding(Exception):
-    """A text that the compiler neither compiles nor rejects correctly; str() has its path."""
+    """A text that the compiler neither compiles nor rejects correctly. str() has its path."""
 
 
 def programs() -> list[str]:
-    """Return the seeds of mutations: the programs of this repository, without included files."""
+    """Return the texts to mutate: the programs of this repository, without files they include."""
     folders = (REPOSITORY / "p4src", REPOSITORY / "tests", REPOSITORY / "benchmarks")
     found = sorted(path for folder in folders for path in folder.rglob("*.p4"))
     return [path.read_text() for path in found if "V1Switch(" in path.read_text()]
 
 
 def words_of(text: str) -> list[str]:
-    """Split a text into words; their concatenation is the text."""
+    """Split a text into words. The concatenation of these words is the text."""
     return re.findall(r"\w+|\s+|[^\w\s]", text)
 
 
@@ -76,7 +76,10 @@ def mutate(words: list[str], rng: random.Random) -> str:
 
 
 def compile_text(text: str, folder: Path) -> bool:
-    """Return whether the text is a program; raise Finding if the compiler fails or is slow."""
+    """Return whether the compiler accepts a text.
+
+    Raise Finding if the compiler fails or is slow.
+    """
     from minip4.compiler import compile_p4  # noqa: PLC0415  atheris watches what comes after it
     from minip4.compiler.errors import P4Error  # noqa: PLC0415
 
@@ -97,14 +100,14 @@ def compile_text(text: str, folder: Path) -> bool:
 
 
 def keep(text: str) -> Path:
-    """Save a failing text."""
+    """Save a text on which the compiler failed. Return its path."""
     path = Path(tempfile.mkdtemp(prefix="minip4-finding-front-end-")) / "test.p4"
     path.write_bytes(text.encode("latin-1", "replace"))
     return path
 
 
 def fuzz(seconds: float, seed: int) -> str:
-    """Mutate the programs without feedback; return a summary. Raises Finding."""
+    """Compile mutated programs for this time; return a summary. Raises Finding."""
     rng = random.Random(seed)
     starts = [words_of(text) for text in programs()]
     count = good = 0
@@ -117,7 +120,7 @@ def fuzz(seconds: float, seed: int) -> str:
 
 
 def fuzz_guided(seconds: int, seed: int) -> None:
-    """Like fuzz(), but keep inputs that reach new code of the compiler. Ends the process."""
+    """Compile mutated programs, and mutate those again that reach new code. Ends the process."""
     import atheris  # noqa: PLC0415  not among the project's dependencies
 
     with atheris.instrument_imports(include=["minip4.compiler"]):

@@ -1,4 +1,4 @@
-"""Hostile INT headers, and the behaviour of switches that INT v2.1 requires.
+"""Sends hostile INT headers to switches, and checks that they behave as INT v2.1 requires.
 
 PYTHONPATH=tests/p4src:tests/peers:tests/wire python tests/fuzz/int_headers.py --count 100000
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from int_path import DSCP, IN, INT_PORT, MARKER, NEW_UDP, OUT, PORT, PROBE, Switch, tcp, udp
 
 NODE, MTU = 9, 600
-MD, MX = 1, 3  # types of shims that switches support
+MD, MX = 1, 3  # the types of shims that switches support
 UNCOUNTED = "nothing"
 COMPLEMENT = 1  # the last bit of the instructions
 TEMPLATES = {
@@ -22,7 +22,7 @@ TEMPLATES = {
 
 
 class Came(NamedTuple):
-    """A frame with the offsets of its parts."""
+    """A frame, and the offsets of its L4 header and of its shim."""
 
     frame: bytes
     version: int
@@ -41,9 +41,9 @@ class Came(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The counter that the switch increments, and the frame that it sends.
+    """The counter that a switch must increment, and the frame that it must send.
 
-    The frame has no checksums. It is None if the switch sends no frame.
+    The frame is without checksums. It is None if the switch must send no frame.
     """
 
     event: str | None
@@ -51,7 +51,7 @@ class Verdict(NamedTuple):
 
 
 def hostile(rng: random.Random) -> Came:
-    """Return a frame with a probably wrong field of INT, and wrong checksums."""
+    """Return a frame with wrong checksums, in which some fields of INT are probably wrong."""
 
     def mostly(right: int, bits: int) -> int:
         wrong = (0, 1, 2, (1 << bits) - 1, rng.randrange(1 << bits))
@@ -84,7 +84,7 @@ def hostile(rng: random.Random) -> Came:
 
 
 def grow(frame: bytearray, came: Came, count: int) -> None:
-    """Add to the lengths in IP and UDP."""
+    """Increase the lengths in the IP and UDP headers by `count`."""
     places = [16 if came.version == 4 else 18, *([] if came.is_tcp else [came.layer4 + 4])]
     for place in places:
         (length,) = struct.unpack_from(">H", frame, place)
@@ -92,9 +92,9 @@ def grow(frame: bytearray, came: Came, count: int) -> None:
 
 
 def pushed(instructions: int) -> bytes:
-    """Return the metadata of a switch whose clock is at 0, by INT v2.1, section 5.7.
+    """Return the metadata that a switch pushes, by INT v2.1, section 5.7.
 
-    The complement is 0.
+    Its clock is at 0. The checksum complement is 0.
     """
     ports, ones = struct.pack(">HH", IN, OUT), b"\xff" * 4
     values = (struct.pack(">I", NODE), ports, bytes(4), bytes(4), bytes(8), bytes(8),
@@ -103,10 +103,10 @@ def pushed(instructions: int) -> bytes:
 
 
 def verdict(came: Came, *, is_sink: bool) -> Verdict:
-    """Return the verdict of a transit switch, or of the last switch of the domain."""
+    """Return what a transit switch, or a sink, must do with a frame."""
     frame, at = came.frame, came.shim
     if came.mark == PROBE and frame[at - 8 : at] != MARKER:
-        return Verdict(None, frame)  # truncated: no mark shows that there is INT
+        return Verdict(None, frame)  # the mark is truncated, so the switch sees no INT
     if not is_right(came):
         return Verdict("malformed", frame)
     discards = bool(frame[at + 4] & 0x08)
@@ -137,7 +137,7 @@ def verdict(came: Came, *, is_sink: bool) -> Verdict:
 
 
 def is_right(came: Came) -> bool:
-    """Return whether shim and header are complete, with a supported kind, version and NPT."""
+    """Return whether shim and header are complete, with supported kind, version and NPT."""
     rest = came.frame[came.shim :]
     if len(rest) < 4:
         return False
@@ -148,7 +148,7 @@ def is_right(came: Came) -> bool:
 
 
 def stripped(came: Came) -> bytes:
-    """Return the frame as the source received it: without INT, with the values from the shim."""
+    """Return the frame that the source received: without INT, with original values of the shim."""
     frame, at = bytearray(came.frame), came.shim
     npt, gone = frame[at] >> 2 & 3, 4 + 4 * frame[at + 1]
     original = bytes(frame[at + 2 : at + 4])
@@ -156,7 +156,7 @@ def stripped(came: Came) -> bytes:
     if came.mark == PROBE:
         del frame[at - 8 : at]
         gone += 8
-    elif came.mark == DSCP:  # the four bits of the domain in the DSCP
+    elif came.mark == DSCP:  # the domain uses four bits of the DSCP
         tos = int.from_bytes(frame[14:16], "big") >> (4 if came.version == 6 else 0) & 0xFF
         tos = (original[1] & 0xF0) | (tos & 0x0F)
         shift = 0 if came.version == 4 else 4
@@ -188,7 +188,7 @@ def _checksum_place(came: Came) -> int:
 
 
 def damage(frame: bytes, came: Came) -> tuple[int, ...]:
-    """Return how much the IP and L4 checksums differ from correct ones.
+    """Return how far the IP and L4 checksums of a frame are from correct ones.
 
     No switch may change this difference.
     """
@@ -210,7 +210,10 @@ def summed(data: bytes) -> int:
 
 
 def check(switch: Switch, came: Came, *, is_sink: bool) -> str | None:
-    """Send a frame and compare the result; return the expected counter. Raises AssertionError."""
+    """Send a frame, and check the result. Return the counter that must increment.
+
+    Raises AssertionError.
+    """
     event, expected = verdict(came, is_sink=is_sink)
     found = [out for port, out in switch.send(came.frame) if port == OUT]
     assert len(found) == (expected is not None), f"{came}: {len(found)} frames left"
@@ -231,9 +234,9 @@ def check(switch: Switch, came: Came, *, is_sink: bool) -> str | None:
 
 
 def fuzz(seed: int, count: int) -> list[Counter[str]]:
-    """Send `count` frames through a transit switch and a sink; return the counts of outcomes.
+    """Send `count` frames to a transit switch, and as many to a sink.
 
-    Raises AssertionError if a frame or a counter is wrong.
+    Return the counts of outcomes. Raises AssertionError if a frame or a counter is wrong.
     """
     rng, counted = random.Random(seed), []
     for is_sink in (False, True):

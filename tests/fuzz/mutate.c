@@ -1,6 +1,7 @@
-/* A simple fuzzer for machines without libFuzzer: mutates seeds at random, without feedback.
+/* A simple fuzzer for machines without libFuzzer. It mutates inputs at random, without feedback.
  *
- * mutate SECONDS SEED CORPUS... : while it runs, ./last-input contains the latest input. */
+ * Usage: mutate SECONDS SEED CORPUS... CORPUS are files with inputs to mutate. While the fuzzer
+ * runs, the file ./last-input has the latest mutated input. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +59,7 @@ static void change_byte(uint8_t *byte)
     }
 }
 
-/* Concatenate seeds, with some bytes changed, and the end cut off or doubled. */
+/* Concatenate up to four inputs of the corpus, change some bytes, and sometimes cut off the end. */
 static size_t make_input(uint8_t *input)
 {
     size_t size = 0;
@@ -92,7 +93,7 @@ int main(int argc, char **argv)
     uint64_t runs = 0;
     for (; time(NULL) < end; runs++) {
         size_t size = make_input(last);
-        uint8_t *exact = malloc(size); /* so that reads beyond the end are detected */
+        uint8_t *exact = malloc(size); /* a read beyond the end of this memory is detected */
         if (size && !exact)
             return 2;
         if (size)

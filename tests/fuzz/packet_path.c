@@ -1,7 +1,7 @@
-/* The packet path for a fuzzer: each input is a sequence of steps for a new engine.
+/* The packet path for a fuzzer. Each input is a sequence of steps for a new engine.
  *
  * A step is a header of four bytes (port, time step, length of the frame in big endian) and the
- * frame. fill_engine() comes from recorder.py: tables, groups, sessions, links and queues. */
+ * frame. fill_engine() adds entries, groups, sessions, links and queues; recorder.py writes it. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,8 +10,8 @@
 enum {
     HEAD = 4,
     MAX_STEPS = 32,
-    MAX_DRAIN = 16, /* programs may clone and recirculate without end */
-    PORTS = 8 /* ports 0 to 7 are up; other values of the byte are ports that are down */
+    MAX_DRAIN = 16, /* otherwise, a program that clones or recirculates might never end */
+    PORTS = 8 /* ports 0 to 7 are up; other values of a step's port are ports that are down */
 };
 
 void fill_engine(struct engine *e);
@@ -47,13 +47,13 @@ static void check_books(struct engine *e)
         fail("packets are not accounted for");
 }
 
-/* From 1 ns to 17 s, so that queues and links are empty, in use, or full. */
+/* 0, or from 1 ns to 17 s. So queues and links are sometimes empty, in use, or full. */
 static uint64_t step_ns(uint8_t byte)
 {
     return byte & 7 ? UINT64_C(1) << (byte >> 3) % 35 : 0;
 }
 
-/* The test of the fuzzer builds it with a fault: a read beyond the end of some inputs. */
+/* A fault for the test of the fuzzer: a read beyond the end of some inputs. */
 #ifdef PLANTED_FAULT
 static void planted_fault(const uint8_t *frame, uint32_t length, size_t left)
 {

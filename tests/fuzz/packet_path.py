@@ -1,4 +1,6 @@
-"""Fuzzes the packet path of P4 programs: generated C and engine core with ASan and UBSan.
+"""Fuzzes the packet path of P4 programs: the generated C code and the engine core.
+
+Both are built with ASan and UBSan.
 
 python tests/fuzz/packet_path.py [PROGRAM.p4 ...] --seconds 600
 """
@@ -42,23 +44,23 @@ UNINSTRUMENTED = ("engine.c",)
 MAX_INPUT = 4096
 SEEDS = 64
 OPTIONS = {
-    # each input creates and frees an engine; storing the stack of each allocation would halve the
-    # speed
+    # Each input creates and frees an engine. If the stack of each allocation were stored, the speed
+    # would halve.
     "ASAN_OPTIONS": "abort_on_error=1:detect_leaks=1:malloc_context_size=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
 }
 
 
 class NoFuzzer(Exception):
-    """clang with libFuzzer is missing; str() names the missing part."""
+    """clang with libFuzzer is not installed. str() names the missing part."""
 
 
 class Finding(Exception):
-    """An input on which the packet path fails; str() has its path and the end of the report."""
+    """An input on which the packet path fails. str() has its path, and the end of the report."""
 
 
 def programs() -> list[Path]:
-    """Return the complete programs of p4src/ and the programs of the tests."""
+    """Return the complete programs of p4src/ and of the tests."""
     folders = (REPOSITORY / "p4src", REPOSITORY / "tests")
     found = sorted(path for folder in folders for path in folder.rglob("*.p4"))
     return [path for path in found if "V1Switch(" in path.read_text()]
@@ -66,10 +68,10 @@ def programs() -> list[Path]:
 
 def fuzz(program: Path, seconds: int, *, seed: int = 1, keep: Path | None = None,
          feedback: bool = True, defines: Sequence[str] = ()) -> str:  # fmt: skip
-    """Fuzz one program; return the last line of the fuzzer.
+    """Fuzz one program, and return the last lines of the fuzzer. Raises Finding and NoFuzzer.
 
-    Raises Finding, NoFuzzer. With `feedback`, the fuzzer is libFuzzer; otherwise it is mutate.c
-    with the C compiler of engines. The folder `keep` stores the corpus for later runs.
+    With `feedback`, the fuzzer is libFuzzer. Otherwise, it is mutate.c, built with the C compiler
+    of engines. The folder `keep` stores the corpus for later runs.
     """
     if feedback:
         _check_clang()
@@ -93,7 +95,10 @@ def fuzz(program: Path, seconds: int, *, seed: int = 1, keep: Path | None = None
 
 
 def _engine_source(config: dict[str, Any], seed: int) -> tuple[str, str]:
-    """Return the C code of the program, and the C code that fills its tables."""
+    """Return the C code of the program, and that of fill_engine().
+
+    This function fills the tables.
+    """
     engine = Engine(config)
     library: Any = engine.library
     engine.close()
@@ -122,7 +127,7 @@ def _escaped(constant: str) -> str:
 
 
 def _write_seeds(folder: Path, config: dict[str, Any], seed: int) -> None:
-    """Write inputs of a few frames, which contain constants of the program."""
+    """Write inputs of a few frames each. The frames contain constants of the program."""
     rng = random.Random(seed)
     words = [bytes.fromhex(c.rjust(len(c) + len(c) % 2, "0")) for c in content.constants(config)]
     folder.mkdir()
@@ -140,7 +145,7 @@ def _write_seeds(folder: Path, config: dict[str, Any], seed: int) -> None:
 
 def _build(work: Path, generated: str, fill: str, *, feedback: bool,
            defines: Sequence[str]) -> Path:  # fmt: skip
-    """Build the fuzzer of one program. The engine core is compiled only once for all programs."""
+    """Build the fuzzer of one program. All programs share the object files of the engine core."""
     compiler, sanitizers = ("clang", CLANG) if feedback else (os.environ.get("CC", "cc"), GCC)
     (work / "generated.c").write_text(generated)
     (work / "fill.c").write_text(fill)
@@ -169,7 +174,7 @@ def _core(compiler: str, sanitizers: tuple[str, ...]) -> list[Path]:
             shutil.copytree(building, f"{building}.done")
             try:
                 Path(f"{building}.done").rename(folder)
-            except OSError:  # another run was faster
+            except OSError:  # another run has built the engine core in the meantime
                 shutil.rmtree(f"{building}.done")
     return sorted(folder.glob("*.o"))
 

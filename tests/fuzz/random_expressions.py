@@ -1,4 +1,4 @@
-"""Random expressions of P4 with a given type: bit<W>, int<W> or bool."""
+"""Random expressions of P4 that have a given type: bit<W>, int<W> or bool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ORDER = ("<", "<=", ">", ">=")
 
 @dataclass(frozen=True)
 class Variable:
-    """A readable value: a field, a variable, or a parameter."""
+    """A value that an expression may read: a field, a variable, or a parameter."""
 
     name: str
     width: int
@@ -25,7 +25,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Function:
-    """`bit<width> name(in bit<..> ...)`."""
+    """A function that an expression may call: `bit<width> name(in bit<..> ...)`."""
 
     name: str
     width: int
@@ -54,7 +54,7 @@ class Expressions:
         return self.rng.randrange(100) < percent
 
     def number(self, width: int) -> int:
-        """Return a number: small, near a limit, or any."""
+        """Return a number of this width: a small one, one near a limit, or any one."""
         top = (1 << width) - 1
         return self.rng.choice([
             self.rng.randrange(9) & top, self.rng.choice([0, 1, top, top >> 1, 1 << (width - 1)]),
@@ -72,7 +72,7 @@ class Expressions:
         return self.rng.choice(self.BITS)(self, scope, width, depth - 1)
 
     def leaf(self, scope: Scope, width: int) -> str:
-        """Return a variable, truncated or extended to the width, or a constant."""
+        """Return a constant of this width, or a variable that is cut or extended to it."""
         same = [v.name for v in scope.variables if v.width == width and not v.signed]
         others = [v for v in scope.variables if v.width != width and not v.signed]
         if same and self.chance(60):
@@ -189,7 +189,7 @@ class Expressions:
         return f"({left} {self.rng.choice([*ORDER, '==', '!='])} {right})"
 
     def small(self, scope: Scope, width: int, depth: int) -> str:
-        """Return a small number, which occurs often in frames."""
+        """Return a comparison of a field with a small number. Frames often have such numbers."""
         name = self.rng.choice(["hdr.first.kind", "hdr.first.more", "hdr.first.number[7:0]"])
         return f"({name} {self.rng.choice([*ORDER, '==', '!='])} {self.rng.randrange(6)})"
 

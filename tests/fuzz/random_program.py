@@ -1,4 +1,4 @@
-"""A random v1model program with all features of minip4 except clocks and random numbers."""
+"""A random v1model program. It may use all features of minip4 except clocks and random numbers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Program(Statements):
     # -- functions
 
     def functions(self) -> Lines:
-        """Return two functions with a return value, and one that changes its arguments."""
+        """Return two functions that have a return value, and one that changes its arguments."""
         lines: Lines = []
         for name in ("f", "g"):
             widths = tuple(self.rng.choices(WIDTHS, k=self.rng.randrange(1, 3)))
@@ -86,7 +86,7 @@ class Program(Statements):
     def parser(self) -> Lines:
         states = ["a", "b", "c", "v", "w", "s", "t", "u", "us", "skip", "check", "ahead"]
         self.rng.shuffle(states)
-        # a parser that cannot end is rejected, so one state certainly ends
+        # The compiler rejects a parser that cannot end. Therefore one state ends without a choice.
         first, *others = self.next_state("hdr.first", states)
         keys = first.count(",") + 1
         end = "(" + ", ".join(["77"] * keys) + "): accept;" if keys > 1 else "77: accept;"
@@ -124,7 +124,7 @@ class Program(Statements):
         return lines + self.next_state(last.get(name, "hdr.first"), [*again, *later])
 
     def next_state(self, header: str, states: list[str]) -> Lines:
-        """Return a select over fields of a header, or over lookahead."""
+        """Return a select statement whose keys are fields of a header, or a lookahead."""
         if not states:
             return ["transition accept;"]
         type_ = next((t for t, names in self.layout.instances.items() if header in names), "s_t")
@@ -175,7 +175,7 @@ class Program(Statements):
         return self.braces(head, lines)
 
     def shown(self) -> Lines:
-        """Return statements that copy values from the switch into a header of the frame."""
+        """Return statements that copy metadata, and the error of the parser, into a header."""
         values = ["(bit<8>) meta.at", "(bit<8>) (bit<1>) meta.flag", "0"]
         values += [f"(bit<{v.width}>) {v.name}" for v in self.layout.metadata]
         lines = [f"hdr.seen = {{ {', '.join([*values, '0'])} }};"]
@@ -214,7 +214,7 @@ class Program(Statements):
         for _ in range(self.rng.randrange(5)):
             sets = [self.match(v.width, k) for v, k in zip(keys, kinds, strict=True)]
             entries.append((sets, f"({', '.join(sets)}) : {self.call_of_action(constant=True)};"))
-        if not is_ranked:  # no two entries with the same key
+        if not is_ranked:  # then two entries with the same key are an error
             entries = [e for i, e in enumerate(entries) if e[0] not in [o[0] for o in entries[:i]]]
         names = [name for name, _ in self.actions]
         return [
@@ -248,7 +248,7 @@ class Program(Statements):
         return [f"{self.call_of_action(scope=scope)};"]
 
     def table(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        """Return a table that is applied once."""
+        """Return statements that apply a table. Each table is applied only once."""
         if not self.tables or depth <= 0:
             return self.assign(scope, depth, kinds)
         applied = f"{self.tables.pop()}.apply()"
@@ -267,9 +267,9 @@ class Program(Statements):
         return self.braces(f"switch ({applied}.action_run)", cases)
 
     def way(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        """Return statements that drop, send, clone, truncate or recirculate the packet.
+        """Return statements that drop, send, resubmit, recirculate, clone or truncate the packet.
 
-        A packet gets at most two additional passes.
+        A packet makes at most two additional passes.
         """
         once = f"if (meta.rounds < 2 && {self.condition(scope, 1)})"
         kept = self.rng.randrange(1, 3)

@@ -2,8 +2,8 @@
 
 PYTHONPATH=tests/compiler/interpreter python tests/fuzz/random_programs.py --seeds 0 1000
 
-If the two disagree, the script prints the seed. It saves the program (as small as possible), its
-JSON and the frames.
+If engine and interpreter disagree, the script prints the seed. It makes the program as small as
+possible, and saves it with its JSON and the frames.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ QUICKLY_BUILT = ("-Og",)
 
 
 class Disagreement(Exception):
-    """Engine and interpreter disagree; str() contains both results for a frame."""
+    """Engine and interpreter disagree. str() has both results."""
 
 
 def random_frames(seed: int) -> Frames:
     """Return frames of all lengths from zero to the longest.
 
-    They contain small numbers, so that parsers continue.
+    Small numbers are frequent in them, so that parsers do not stop at the first header.
     """
     rng = random.Random(seed)
     frames = []
@@ -64,9 +64,9 @@ def compiled(source: str) -> dict[str, Any]:
 
 
 def judge(bmv2_json: dict[str, Any], frames: Frames, *, sanitize: bool = False) -> int:
-    """Compare engine and interpreter on the frames; return the number of sent frames.
+    """Send the frames to engine and interpreter, and compare.
 
-    Raises Disagreement.
+    Return the number of frames that leave. Raises Disagreement.
     """
     switch, engine = Switch(bmv2_json), Engine(bmv2_json, sanitize=sanitize)
     switch.groups, switch.sessions = GROUPS, SESSIONS
@@ -101,11 +101,11 @@ def text(left: Frames) -> str:
     return "; ".join(f"{port}: {data.hex()}" for port, data in sorted(left)) or "nothing"
 
 
-# --- a finding, made small ---------------------------------------------------------------------
+# --- reduction of a finding ----------------------------------------------------------------------
 
 
 def outcome(source: str, frames: Frames) -> str | None:
-    """Return the kind of failure; None if there is none."""
+    """Return the kind of failure that a program causes, or None if there is no failure."""
     try:
         judge(compiled(source), frames)
     except Disagreement:
@@ -118,7 +118,7 @@ def outcome(source: str, frames: Frames) -> str | None:
 
 
 def smaller(lines: list[str], is_still: Callable[[list[str]], bool]) -> list[str]:
-    """Remove lines that the failure does not need, whole blocks first."""
+    """Remove lines without which the failure still occurs. Large blocks of lines come first."""
     size = len(lines) // 2
     while size:
         at = 0
@@ -151,7 +151,10 @@ def keep(seed: int, source: str, frames: Frames) -> Path:
 
 
 def check(seed: int, *, sanitize: bool = False) -> int:
-    """Check the program of a seed; return the number of sent frames. Raises the failure."""
+    """Check the random program of a seed.
+
+    Return the number of frames that leave. Raises the failure.
+    """
     return judge(compiled(random_program(seed)), random_frames(seed), sanitize=sanitize)
 
 

@@ -1,4 +1,7 @@
-"""Random statements of P4, each a list of lines; braces of a block have their own lines."""
+"""Random statements of P4.
+
+Each is a list of lines; the braces of a block are on their own lines.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ HASHES = ("crc16", "crc32", "csum16", "xor16", "identity")
 
 
 class Statements(Expressions):
-    """Generator of statements that change `writable` variables.
+    """Generator of statements, which may change the variables in `writable`.
 
-    random_program.py has the statements that only controls may use.
+    random_program.py has the statements that only controls may contain.
     """
 
     def __init__(self, rng: random.Random, layout: Layout) -> None:
@@ -64,7 +67,7 @@ class Statements(Expressions):
 
     def register(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
         register = self.rng.choice(self.registers)
-        index = f"(bit<32>) ({self.bits(scope, 3, 1)})"  # the register has six cells
+        index = f"(bit<32>) ({self.bits(scope, 3, 1)})"  # 0 to 7: the register has only six cells
         if self.chance(50):
             return [f"{register.name}.write({index}, {self.bits(scope, register.width)});"]
         found = [v for v in self.writable if v.width == register.width and not v.signed]
@@ -106,7 +109,7 @@ class Statements(Expressions):
                 f"{self.rng.choice(names)} = {self.rng.choice(names)};"]  # fmt: skip
 
     def filled(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        """Return the assignment of a header from a list of its field values."""
+        """Return an assignment of a list of values to all fields of a header."""
         type_ = self.rng.choice([t for t in self.layout.types.values() if not t.varbit_bits])
         values = [self.integer(scope, f.width, 1) if f.signed else self.bits(scope, f.width, 1)
                   for f in type_.fields]  # fmt: skip
@@ -123,7 +126,7 @@ class Statements(Expressions):
         return [f"hdr.{stack}.{call}({self.rng.choice([1, 1, 2, 5])});"]
 
     def compared(self, scope: Scope, depth: int, kinds: tuple[str, ...]) -> Lines:
-        """Return a comparison of whole headers, or of their varbits."""
+        """Return an `if` statement whose condition compares two headers, or their varbits."""
         names = self.rng.choice(list(self.layout.instances.values()))
         left, right = self.rng.choices(names, k=2)
         data = ".data" if names is self.layout.instances["v_t"] and self.chance(50) else ""
@@ -167,6 +170,7 @@ class Statements(Expressions):
     def rare(self) -> str:
         """Return a condition that is true for few frames.
 
-        It guards statements that end a packet, because code after them is not tested.
+        It guards statements that end the processing of a packet. For most frames, the statements
+        after them still run.
         """
         return f"hdr.first.kind == {self.rng.randrange(16)}"

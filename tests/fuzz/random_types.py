@@ -1,4 +1,4 @@
-"""Random headers and metadata of random programs."""
+"""Random types and instances of headers, and random metadata, for random programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from random_expressions import WIDTHS, Variable
 
-STACK_SIZE = 4  # four elements, so that no index of two bits is out of bounds
+STACK_SIZE = 4  # no index of two bits is out of bounds
 VARBIT_BYTES = (4, 8, 32)
 
 
@@ -26,7 +26,7 @@ class HeaderType:
 
 @dataclass
 class Layout:
-    """The header types of a program, and their instances by their names in P4."""
+    """The metadata and header types of a program, and the names of the headers of each type."""
 
     types: dict[str, HeaderType] = field(default_factory=dict)
     instances: dict[str, list[str]] = field(default_factory=dict)  # type: headers
@@ -37,7 +37,7 @@ class Layout:
         return [name for names in self.instances.values() for name in names]
 
     def of(self, type_: str) -> list[Variable]:
-        """Return the fields of all headers of a type."""
+        """Return the fields of all headers of this type."""
         return [Variable(f"{name}.{f.name}", f.width, f.signed)
                 for name in self.instances[type_] for f in self.types[type_].fields]  # fmt: skip
 
@@ -74,7 +74,10 @@ def add(layout: Layout, type_: HeaderType, *instances: str) -> None:
 
 
 def header_type(rng: random.Random, name: str, most: int) -> HeaderType:
-    """Return fields of random widths whose total is whole bytes."""
+    """Return a type with fields of random widths.
+
+    In total, these widths are a multiple of 8 bits.
+    """
     fields = []
     for i in range(rng.randrange(1, most + 1)):
         width = rng.choice(WIDTHS)
@@ -87,7 +90,10 @@ def header_type(rng: random.Random, name: str, most: int) -> HeaderType:
 
 
 def declarations(layout: Layout) -> list[str]:
-    """Return types, the structs of headers and metadata, and a header that shows metadata."""
+    """Return the declarations of all types: headers, the structs of headers and of metadata.
+
+    One header, seen_t, has all metadata, so that frames show them.
+    """
     shown = [f"bit<{v.width}> {v.name.removeprefix('meta.')};" for v in layout.metadata]
     fill = 8 - sum(v.width for v in layout.metadata) % 8
     lines = [

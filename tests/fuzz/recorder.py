@@ -1,4 +1,4 @@
-"""Records the calls from Python to an engine as C code that repeats them on a new engine."""
+"""Records the calls that Python makes to an engine, as C code that repeats them on a new engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SILENT = ("engine_create", "engine_destroy", "engine_queue_state", "engine_table
 
 
 class Recorder:
-    """Wrapper of an engine's library that forwards calls and records them."""
+    """Wrapper of an engine's library. It forwards each call to the library, and records it."""
 
     def __init__(self, library: ctypes.CDLL, handle: ctypes.c_void_p) -> None:
         self._library = library
@@ -31,7 +31,7 @@ class Recorder:
         return call
 
     def source(self) -> str:
-        """Return the C function fill_engine()."""
+        """Return the C function fill_engine(), which makes the recorded calls."""
         calls = "\n".join(self._calls)
         return (
             '#include "control.h"\nvoid fill_engine(struct engine *e);\n'

@@ -1,8 +1,9 @@
-/* Fuzzes the RoCE responder: it gets mutated frames from a file, for queue pairs of both kinds.
+/* Fuzzes the RoCE responder. It mutates frames from a file, for queue pairs of both kinds.
  *
- * Usage: roce_responder FRAMES SEED COUNT. FRAMES has the length (32 bits) and the bytes of each
- * frame. Only accepted frames may change memory, and responses have a correct iCRC. Prints the
- * counts of outcomes: accepted, answered, then refused by each reason. */
+ * Usage: roce_responder FRAMES SEED COUNT. The file FRAMES has the length (32 bits) and the bytes
+ * of each frame. Checks that only accepted frames change memory, and that responses have a correct
+ * iCRC. Prints how many frames were accepted, how many had a response, and then how many were
+ * rejected for each reason. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,7 +91,7 @@ static void change(uint8_t *frame, uint32_t *length)
     }
 }
 
-/* Sets the IPv4 length to that of the frame, however short it is, and corrects the checksum. */
+/* In most IPv4 frames, corrects the length, even if the frame is short, and then the checksum. */
 static void mend_ipv4(uint8_t *frame, uint32_t length)
 {
     if (length < ETHERNET + IPV4 || get16(frame + 12) != 0x0800)
@@ -103,7 +104,7 @@ static void mend_ipv4(uint8_t *frame, uint32_t length)
     }
 }
 
-/* Repairs most frames so that they pass more checks: queue pair, sequence, iCRC. */
+/* In most frames, corrects queue pair, PSN and iCRC, so that the frames pass more checks. */
 static void mend(struct roce_nic *nic, uint8_t *frame, uint32_t length, uint32_t qpn)
 {
     uint32_t bth = length > ETHERNET ? bth_of(frame) : 0, right, psn;
@@ -124,7 +125,7 @@ static void mend(struct roce_nic *nic, uint8_t *frame, uint32_t length, uint32_t
     }
 }
 
-/* Processes one frame, in memory of exactly its length; returns why it was refused. */
+/* Processes one frame, in memory of exactly its length. Returns why the frame was rejected. */
 static enum roce_reason give(struct roce_nic *nic, const uint8_t *frame, uint32_t length,
                              const uint8_t *memory, uint8_t *before, uint64_t *answered)
 {

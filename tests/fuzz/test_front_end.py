@@ -18,7 +18,7 @@ def test_a_fault_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     def fail(*_arguments: Any, **_options: Any) -> None:
         raise KeyError("planted")
 
-    # folder in which failing inputs are saved
+    # the folder in which the fuzzer saves failing inputs
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(minip4.compiler, "compile_p4", fail)
     with pytest.raises(front_end.Finding, match="KeyError: 'planted'"):

@@ -24,7 +24,7 @@ def test_no_frame_breaks_a_program(program: Path) -> None:
 
 
 def test_a_fault_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # folder in which failing inputs are saved
+    # the folder in which the fuzzer saves failing inputs
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with pytest.raises(packet_path.Finding, match="planted_fault"):
         packet_path.fuzz(PROGRAMS[0], SECONDS, feedback=False, defines=["-DPLANTED_FAULT"])

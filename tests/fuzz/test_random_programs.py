@@ -1,7 +1,4 @@
-"""A short comparison of engine and interpreter on random programs.
-
-random_programs.py compares any number of programs.
-"""
+"""A short run of random_programs.py, which compares engine and interpreter on random programs."""
 
 import pytest
 import random_programs

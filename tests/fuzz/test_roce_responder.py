@@ -17,11 +17,11 @@ from minip4.native import build
 
 HERE = Path(__file__).parent
 COUNT = 60_000
-RARE = 20  # min number of occurrences of each reason
+RARE = 20  # the fuzzer must cause each outcome at least this often
 
 
 def seeds() -> list[bytes]:
-    """Return the frames of the list of verdicts."""
+    """Return frames to mutate: requests from the lists of good and bad cases."""
     peer = {"v1": "10.0.0.1", "v2": "10.0.0.1", "v2_ipv6": "fd00::1"}
     own = {"v1": "10.0.0.2", "v2": "10.0.0.2", "v2_ipv6": "fd00::2"}
     found = []

@@ -1,4 +1,4 @@
-"""`minip4 link` between two veth pairs: packet accounting, the drop log, and invalid options."""
+"""`minip4 link` between two veth pairs: packet accounting, log of drops, and invalid options."""
 
 import json
 import random
@@ -28,7 +28,7 @@ def interfaces() -> Iterator[None]:
 
 
 class Link:
-    """A running `minip4 link w1 w2`; stop() ends it and returns its counters."""
+    """A running process `minip4 link w1 w2`. stop() ends it, and returns its counters."""
 
     def __init__(self, *options: str, command: Sequence[str] = MINIP4_LINK) -> None:
         self.process = subprocess.Popen(
@@ -55,7 +55,10 @@ class Link:
 
 @pytest.fixture
 def ended() -> Iterator[list[subprocess.Popen[str]]]:
-    """List of processes that are killed if the test fails to end them."""
+    """List to which tests add their processes.
+
+    At the end of a test, those that still run are killed.
+    """
     processes: list[subprocess.Popen[str]] = []
     yield processes
     for process in processes:
@@ -88,13 +91,13 @@ def test_the_log_has_the_lost_frames_of_both_directions(
 
 
 def test_the_queue_before_a_slow_link_drops_its_tail(ended: list[subprocess.Popen[str]]) -> None:
-    link = Link("--rate-bps", "8000000", "--queue-packets", "10")  # 1000 B take a millisecond
+    link = Link("--rate-bps", "8000000", "--queue-packets", "10")  # 1 ms for 1000 bytes
     ended.append(link.process)
     with wire.end("h1") as one, wire.end("h2") as two:
         start_ns = time.monotonic_ns()
         for number in range(50):
             one.send(wire.frame(1000, number))
-        for number in range(11):  # one frame on the wire, ten in the queue
+        for number in range(11):  # one frame that the link sends, and ten in the queue
             assert two.recv(2048)[14:18] == number.to_bytes(4, "big")
         assert time.monotonic_ns() - start_ns >= 11_000_000
         directions = link.stop()
@@ -117,7 +120,10 @@ def test_held_back_frames_are_overtaken(ended: list[subprocess.Popen[str]]) -> N
 def test_hostile_frames_under_address_sanitizer(
     tmp_path: Path, ended: list[subprocess.Popen[str]]
 ) -> None:
-    """The link gets frames of odd lengths, VLAN tags and jumbo frames, and its queue overflows."""
+    """A link with AddressSanitizer gets frames of odd lengths, with VLAN tags, and of jumbo size.
+
+    Its queue overflows, too.
+    """
     sanitized = build.program(SOURCES, include=INCLUDE, sanitize=True)
     for interface in ("w1", "h1", "w2", "h2"):
         wire.run(f"ip link set dev {interface} mtu 20000")
@@ -133,11 +139,11 @@ def test_hostile_frames_under_address_sanitizer(
             (one if number % 2 else two).send(frame)
             if number % 20 == 0:
                 time.sleep(0.001)
-        # in a few ms, also on a loaded machine; the link needs 370 ms for them
+        # This takes a few ms, even on a loaded machine. The link needs 370 ms for these frames.
         for _ in range(100):
             one.send(bytes(9216))
             two.send(bytes(9216))
-        directions = link.stop()  # leaks are reported now and make the status 1
+        directions = link.stop()  # if there are leaks, the exit status is 1
     for counted in directions:
         assert counted["queue_drops"] > 0
         assert counted["link"]["lost_packets"] > 0

@@ -1,4 +1,4 @@
-"""Builds of C code: the inputs, the search for headers, and the limits of cc."""
+"""Builds of C code: what determines a build, where headers are searched, and limits of cc."""
 
 import ctypes
 import platform
@@ -15,13 +15,16 @@ from minip4.native.build import Generated, OverLimits
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder that other tests do not use."""
+    """The folder of a test, with a cache that no other test uses."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path
 
 
 def values(folder: Path, generated: list[Generated], flags: tuple[str, ...] = ()) -> list[int]:
-    """Return the results of `value` in file.c, and of `other` in the generated text."""
+    """Build file.c and the generated text.
+
+    Return the results of their functions value() and other().
+    """
     with build.shared_object(
         [folder / "c" / "file.c"], generated, include=[folder / "include"], flags=flags
     ) as path:
@@ -81,7 +84,7 @@ exec "$REAL_CC" "$@"
 
 @pytest.fixture
 def another_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Make cc see the given CPU."""
+    """Return a function that makes cc compile for a given CPU, as if the machine had this CPU."""
     script = folder / "cc"
     script.write_text(ANOTHER_CPU)
     script.chmod(0o755)
@@ -100,7 +103,10 @@ def another_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
 def test_another_cpu_gets_a_program_of_its_own(
     folder: Path, another_cpu: Callable[[str], None]
 ) -> None:
-    """Machines with different CPUs may share a cache, for example in a home folder on a server."""
+    """A cached program is built again for another CPU, and reused for the same CPU.
+
+    Machines with different CPUs may share a cache, for example in a home folder on a server.
+    """
     (folder / "main.c").write_text(
         "int main(void) {\n#ifdef __AVX2__\nreturn 2;\n#endif\nreturn 1;\n}"
     )

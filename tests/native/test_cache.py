@@ -1,6 +1,6 @@
-"""The cache of built files has a max size.
+"""The cache of built files has a max size. It deletes the least recently used files first.
 
-The least recently used files are deleted first, but no file in use is deleted.
+It never deletes a file in use.
 """
 
 import errno
@@ -22,7 +22,7 @@ BYTES = 1000
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache folder of the test."""
+    """The folder of a cache that only this test uses."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "minip4").mkdir()
     return tmp_path / "minip4"
@@ -33,7 +33,10 @@ def make(path: Path) -> None:
 
 
 def use(path: Path, age_s: float = 0) -> None:
-    """Build or use a file, and set its last use to a time in the past."""
+    """Use a cached file, which is built if it is missing.
+
+    With `age_s`, set its last use to the past.
+    """
     with cache.held(path, make):
         pass
     if age_s:
@@ -48,7 +51,7 @@ def names(folder: Path) -> set[str]:
 def test_the_least_recently_used_file_is_removed_first(folder: Path) -> None:
     for number, name in enumerate("abcd"):
         use(folder / name, 1000 - number)
-    use(folder / "a")  # so it is the most recently used file
+    use(folder / "a")  # now this is the most recently used file
     cache.shrink(2 * BYTES)
     assert names(folder) == {"a", "d"}
     cache.shrink(2 * BYTES)
@@ -93,9 +96,9 @@ def test_another_process_s_use_counts(folder: Path) -> None:
 def test_a_file_removed_before_it_was_locked_is_made_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process may remove the file between open() and flock().
+    """If another process removes a file between open() and flock(), the file is built again.
 
-    The open file then has no name.
+    After the removal, the open file has no name.
     """
     use(folder / "a")
     flock, removed = fcntl.flock, []
@@ -142,13 +145,16 @@ def test_of_two_that_want_the_same_file_one_makes_it(
 def test_two_that_make_the_same_file_share_the_first(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file in use is never replaced by another file with its name."""
+    """If two threads build the same file at the same time, both use the file that is ready first.
+
+    The second one must not replace it, because it is in use.
+    """
     monkeypatch.setattr(cache, "_turn", lambda _: nullcontext())  # as if both had the lock
     both = threading.Barrier(2)
     seen = []
 
     def slow(path: Path) -> None:
-        both.wait(10)  # the second one has also seen that the file is missing
+        both.wait(10)  # now both have seen that the file is missing
         make(path)
 
     def one() -> None:
@@ -205,7 +211,10 @@ def test_files_of_a_read_only_cache_are_used(folder: Path, monkeypatch: pytest.M
 def test_a_file_system_that_cannot_lock_for_writing_keeps_its_files(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On NFS, an exclusive lock needs a file that is open for writing."""
+    """A file that cannot be locked exclusively is not deleted.
+
+    This happens on NFS, where an exclusive lock needs a file that is open for writing.
+    """
     use(folder / "a", 1000)
 
     def shared_only(_: int, operation: int) -> None:
@@ -235,7 +244,10 @@ def test_a_cache_that_cannot_be_made_is_one_clear_line(
 def test_files_that_other_users_can_write_are_not_loaded(
     folder: Path, monkeypatch: pytest.MonkeyPatch, is_others: bool, mode: int
 ) -> None:
-    """A process executes these files, even as root, if sudo keeps HOME."""
+    """A cache folder of another user, or one that all users can write, is an error.
+
+    The files in this folder are executed, even as root if sudo keeps HOME.
+    """
     use(folder / "a")
     folder.chmod(0o775)  # as with umask 002 and a group per user
     use(folder / "a")

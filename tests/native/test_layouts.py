@@ -1,4 +1,4 @@
-"""Structures shared by C and Python: the C code does not compile if only one side changes."""
+"""Structures that C and Python share. If only one side changes, the C code does not compile."""
 
 import ctypes
 from ctypes import c_double, c_int64, c_uint8, c_uint32, c_uint64

@@ -1,4 +1,4 @@
-"""AM-PM switches in this process. Tests send packets at chosen times and read the records."""
+"""AM-PM switches in this process. Tests send packets at chosen times, and read the records."""
 
 import functools
 import struct
@@ -29,15 +29,15 @@ HOSTS_MAC = "02:00:00:00:00:02"
 TUNNEL = ("fd00:ed9e::1", "fd00:ed9e::2")
 FIRST, MIDDLE, LAST = "mark", "observe", "observe_and_clear"
 DECAPSULATE = "observe_and_decapsulate"
-BLOCK, PULSE, SAMPLE = 1, 2, 3  # records of p4src/include/readout.p4
+BLOCK, PULSE, SAMPLE = 1, 2, 3  # kinds of records in p4src/include/readout.p4
 READING_US = (1 << 49) - L  # later than all packets of the tests
 ANSWER = struct.Struct(">HI6s8Q")
 
 
 class Record(NamedTuple):
-    """Record of a block, of its pulse or of a sample at one point.
+    """Record of a block, of the pulse of a block, or of a sample, at one measurement point.
 
-    The P4 program defines the values.
+    The P4 program defines what the values mean.
     """
 
     block_us: int
@@ -50,9 +50,9 @@ def _switch() -> Engine | Twins:
 
 
 class Switch:
-    """One AM-PM switch; the UDP destination port of a flow is 5000 + its number.
+    """An AM-PM switch. Flow n has the UDP destination port 5000 + n.
 
-    `ahead_us` is the error of the switch's clock, which the controller does not know.
+    `ahead_us` is the error of the switch's clock. The controller does not know it.
     """
 
     def __init__(self, role: str, methods: Method, *, flows: int = 1, ahead_us: int = 0) -> None:
@@ -69,7 +69,10 @@ class Switch:
     def watch(
         self, role: str, methods: Method, *, dst_port: int, flow: int = 0, dscp: int = 0
     ) -> None:
-        """Watch packets of frame() to this port; `dscp` is their DSCP outside the domain."""
+        """Watch packets that frame() made for this port.
+
+        `dscp` is their DSCP outside the domain.
+        """
         key = [Ternary(0, 0), Ternary(0, 0), Ternary(17, 255), Ternary(0, 0)]
         self._watch(
             "watch_list",
@@ -79,20 +82,20 @@ class Switch:
         )
 
     def watch_all(self, role: str, methods: Method) -> None:
-        """Watch all IPv4 packets as flow 0, including fragments."""
+        """Watch all IPv4 packets, also fragments, as flow 0."""
         self._watch("watch_list", [Ternary(0, 0)] * 5, role, _params(role, 0, methods))
 
     def watch_ipv6(
         self, role: str, methods: Method, *, flow_mon_id: int, flow: int = 0,
         addresses: tuple[str, str] = IPV6_ADDRESSES,
     ) -> None:  # fmt: skip
-        """Watch the packets that have the AltMark option with this FlowMonID and addresses."""
+        """Watch packets with these addresses, and with the AltMark option with this FlowMonID."""
         key = [Exact(flow_mon_id), *(Exact(int(IPv6Address(a))) for a in addresses)]
         params = [flow, int(methods)] if role == DECAPSULATE else _params(role, flow, methods)
         self._watch("watch_list_ipv6", key, role, params, 0)
 
     def encapsulate(self, methods: Method, *, flow_mon_id: int, flow: int = 0) -> None:
-        """Encapsulate all IPv6 packets without the AltMark option."""
+        """Encapsulate all IPv6 packets that have no AltMark option."""
         params = [flow, int(methods), flow_mon_id, *(int(IPv6Address(a)) for a in TUNNEL)]
         self._watch("encapsulation_list", [Ternary(0, 0)] * 5, "encapsulate", params)
 
@@ -122,13 +125,13 @@ class Switch:
             self.engine.table_add(f"{bit}.slots", [Ternary(*times)], f"{bit}.pulse_slot", [], 1)
 
     def pass_on(self, frame: bytes, time_us: int) -> bytes:
-        """Return the forwarded frame. It arrives at this time of the common clock."""
+        """Return the forwarded frame. The frame arrives when the common clock shows this time."""
         ((port, out),) = self.send(frame, time_us)
         assert port == 2
         return out
 
     def send(self, frame: bytes, time_us: int) -> list[tuple[int, bytes]]:
-        """Return all sent frames."""
+        """Return port and content of all frames that the switch sends when this frame arrives."""
         return self.engine.process(1, frame, self._time_ns(time_us))
 
     def _time_ns(self, time_us: int) -> int:
@@ -136,12 +139,12 @@ class Switch:
         return 1000 * ((time_us + self._ahead_us) % (1 << (CLOCK_BITS + 1)))
 
     def read(self, record: int, index: int) -> tuple[Record, Record]:
-        """Read the records of arrivals and departures with a readout packet, and return them."""
+        """Read a record with a readout packet. Return it for arrivals, and for departures."""
         _, *v = self.ask(record, index, READING_US)
         return Record(v[0], (v[1], v[2], v[3])), Record(v[4], (v[5], v[6], v[7]))
 
     def ask(self, record: int, index: int, time_us: int) -> tuple[int, ...]:
-        """Return the reply to a readout packet: the clock of the switch, and the values."""
+        """Send a readout packet. Return the clock of the switch, and the values of the record."""
         request = struct.pack(">HI", record, index) + b"request 7"
         ((port, answer),) = self.engine.process(CPU_PORT, request, self._time_ns(time_us))
         assert port == CPU_PORT
@@ -151,7 +154,7 @@ class Switch:
         return (int.from_bytes(switch_us, "big"), *values)
 
     def packets(self, flow: int, colour: int) -> tuple[int, int]:
-        """Return the counters of arrivals and departures."""
+        """Return how many packets of a flow and colour arrived, and how many departed."""
         counters = ("AmpmIngress.arrivals", "AmpmEgress.departures")
         first, second = (self.engine.counter_read(c, 2 * flow + colour)[0] for c in counters)
         return first, second
@@ -162,7 +165,7 @@ def _params(role: str, flow: int, methods: Method, dscp: int = 0) -> list[int]:
 
 
 def frame(flow: int = 0, number: int = 0, **ip: object) -> bytes:
-    """Return a frame of a flow; `number` makes its content unique."""
+    """Return a frame of a flow. Frames with different numbers have different content."""
     fields = {"src": "10.0.0.1", "dst": "10.0.0.2", "id": number, **ip}
     return bytes(
         Ether(dst=HOSTS_MAC, src="02:00:00:00:00:01")
@@ -173,7 +176,7 @@ def frame(flow: int = 0, number: int = 0, **ip: object) -> bytes:
 
 
 def frame_ipv6(option: bytes, number: int = 0, *, dst: str = "", hop_limit: int = 64) -> bytes:
-    """Return a frame whose hop-by-hop header has this option of six bytes."""
+    """Return a frame with this option, of six bytes, in a hop-by-hop options header."""
     src, usual_dst = IPV6_ADDRESSES
     segment = bytes(UDP(sport=4000, dport=5000, chksum=number) / Raw(bytes(20)))
     header = IPv6(src=src, dst=dst or usual_dst, nh=0, hlim=hop_limit)
@@ -188,7 +191,7 @@ def marks(data: bytes) -> tuple[int, int]:
 
 
 def checked(data: bytes) -> Packet:
-    """Parse a frame; assert that its IPv4 header checksum is correct."""
+    """Parse a frame. Assert that the checksum of its IPv4 header is correct."""
     packet = Ether(data)
     again = packet[IP].copy()
     del again.chksum

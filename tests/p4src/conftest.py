@@ -1,4 +1,4 @@
-"""With P4_SWITCH in the environment, the tests need a network namespace, see tests/peers."""
+"""With P4_SWITCH in the environment, the tests need a network namespace: see tests/peers."""
 
 import os
 from contextlib import ExitStack

@@ -1,4 +1,7 @@
-"""A translator that batches reports: lists, the cache of postcards, sketches, and their memory."""
+"""A translator that batches reports in lists, in its cache of postcards, and in sketches.
+
+The memory that it writes belongs to the same process.
+"""
 
 from typing import Any
 
@@ -13,15 +16,15 @@ from collectors.roce.region import Region
 from minip4.engine.keys import Exact
 
 PLAN = "TranslatorIngress.translate.plan_gathering"
-LIST, ROW, COLUMNS = 2, 3, 4  # records of gather.p4 for flush requests
-NEIGHBOURS = 8  # columns per write
+LIST, ROW, COLUMNS = 2, 3, 4  # what a flush request can name: see gather.p4
+NEIGHBOURS = 8  # number of columns that are written together
 
 
 class Gatherer(Translator):
-    """Each kind of store has its own session and region.
+    """A translator whose stores have a session and a region each.
 
-    The memory after the end of a region also belongs to the responder's region. The translator must
-    not write to it.
+    The region of the responder is longer than the region that the translator knows. The translator
+    must not write to the rest.
     """
 
     def __init__(self) -> None:
@@ -32,7 +35,7 @@ class Gatherer(Translator):
         self, size: int, batches: int, *, count: int = 4, first: int = 0, session: int = 1,
         length: int | None = None,
     ) -> NDArray[np.void]:  # fmt: skip
-        """Configure lists 0 to `count` - 1; return their rings: (count, batches)."""
+        """Configure lists 0 to `count` - 1. Return the memory of their rings: (count, batches)."""
         records = self._memory(session, batch(size), count * batches, length)
         self.add(f"{PLAN}.plan_append.list_stores", [Exact(SERVICE)], f"{PLAN}.plan_append.append",
                  [session, first, count, batches, size])  # fmt: skip
@@ -42,7 +45,10 @@ class Gatherer(Translator):
         self, slots: int = 1 << 12, rows: int = 1 << 15, *, first_row: int = 0, session: int = 2,
         sessions: int = 1,
     ) -> list[NDArray[np.void]]:  # fmt: skip
-        """Configure the store of postcards, with a region per session; return their chunks."""
+        """Configure the store of postcards, with a region per session.
+
+        Return the chunks of each region.
+        """
         memories = [self._memory(session + n, CHUNK, slots) for n in range(sessions)]
         self.add(f"{PLAN}.plan_postcard.postcard_stores", [Exact(SERVICE)],
                  f"{PLAN}.plan_postcard.collect",
@@ -53,7 +59,10 @@ class Gatherer(Translator):
         self, reporters: int, *, count: int = 2, columns: int = 16, first: int = 0,
         session: int = 3,
     ) -> NDArray[np.void]:  # fmt: skip
-        """Configure sketches 0 to `count` - 1 of `reporters` reporters; return (count, columns)."""
+        """Configure sketches 0 to `count` - 1, to which `reporters` reporters send columns.
+
+        Return the memory of the columns: (count, columns).
+        """
         records = self._memory(session, COLUMN, count * columns)
         self.add(f"{PLAN}.plan_sketch_merge.sketch_stores", [Exact(SERVICE)],
                  f"{PLAN}.plan_sketch_merge.merge",
@@ -70,8 +79,11 @@ class Gatherer(Translator):
         return region.records[:count]
 
     def flush(self, record: int, whose: int, service: int = SERVICE) -> int:
-        """Flush batched reports; return the number of requests."""
+        """Flush reports that wait for others.
+
+        Return the number of requests that the translator sends.
+        """
         index = service << 24 | whose
         request = record.to_bytes(2, "big") + index.to_bytes(4, "big")
-        # simple_switch has TAP interfaces, which reject frames shorter than an Ethernet header
+        # an interface of simple_switch rejects frames shorter than an Ethernet header
         return self.report(request.ljust(14, b"\0"), port=CPU_PORT)

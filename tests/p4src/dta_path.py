@@ -1,4 +1,4 @@
-"""A DTA translator in this process, with software responders that write its requests to memory."""
+"""A DTA translator in this process. Responders in software write its requests to memory."""
 
 import functools
 from ipaddress import IPv4Address
@@ -27,7 +27,7 @@ SWITCH_ADDR, COLLECTOR_ADDR = "10.0.9.1", "10.0.9.9"
 SWITCH_MAC, COLLECTOR_MAC = 0x0200000000FF, 0x020000000063
 ETHER = Ether(dst="02:00:00:00:00:fe", src="02:00:00:00:00:01")
 SERVICE = 1
-NEVER = 0xFFFFFF  # mask that disables ACK requests
+NEVER = 0xFFFFFF  # ack_mask with which requests never request an ACK
 EVENTS = {
     "malformed": 1, "out of range": 2, "not configured": 3, "duplicate": 4, "out of order": 5,
     "too fast": 6, "column twice": 7, "translated": 8, "recovered": 9, "nacked": 10,
@@ -43,9 +43,9 @@ def _switch(program: Path) -> Engine | Twins:
 
 
 class Translator:
-    """Reports arrive at port 1.
+    """A translator. Reports arrive at port 1, and the collector's responder is behind port 3.
 
-    A responder is behind port 3. The translator processes its responses immediately.
+    The translator processes a response immediately.
     """
 
     def __init__(self, program: Path = PROGRAM) -> None:
@@ -53,23 +53,23 @@ class Translator:
         self.add = self.engine.table_add
         self.nic = SoftNic(COLLECTOR_ADDR)
         self.connected: list[tuple[int, Region, Target]] = []  # sessions
-        self.sent: list[bytes] = []  # requests so far
-        self.lost: set[int] = set()  # requests to drop
-        self.is_deaf = False  # True: responses are dropped
+        self.sent: list[bytes] = []  # all requests until now, in order
+        self.lost: set[int] = set()  # indexes in `sent` of the requests that are lost
+        self.is_deaf = False  # if True, all responses are lost
         self.answers: list[bytes] = []
         self.nacks: list[Packet] = []
-        self.others: list[bytes] = []  # forwarded packets that are neither reports nor requests
+        self.others: list[bytes] = []  # all frames that are neither requests nor NACKs
         self.serve(TRANSLATOR_ADDR, SERVICE)
         for port in (REPORTERS, ELSEWHERE):
             self.engine.mirror_set(256 + port, [(port, 0)])
 
     def serve(self, address: str, service: int) -> None:
-        """Translate reports that are sent to this address."""
+        """Translate all reports to this address, for this service."""
         self.add("TranslatorIngress.services", [Exact(int(IPv4Address(address)))],
                  "TranslatorIngress.serve", [service])  # fmt: skip
 
     def forward(self, mac: int, port: int = ELSEWHERE) -> None:
-        """Forward frames to a MAC address."""
+        """Forward frames to this MAC address by this port."""
         self.add("TranslatorIngress.forwarding", [Exact(mac)], "TranslatorIngress.forward", [port])
 
     def session(
@@ -77,9 +77,9 @@ class Translator:
         length: int | None = None, ack_mask: int = NEVER, patience: int = 0, psn: int = 0,
         transport: Transport = Transport.RC, region: Region | None = None,
     ) -> Region:  # fmt: skip
-        """Add a session with its own region, or `region`.
+        """Add a session to `region`, or to a new region.
 
-        `length` is the size configured in the switch.
+        `length` is the length of the region that the switch knows, by default the right one.
         """
         region = region or Region(record, count)
         here = Peer(SWITCH_ADDR, 0x10 + number, psn)
@@ -98,7 +98,10 @@ class Translator:
         return region
 
     def restart_collector(self) -> None:
-        """Restart the collector with its regions; sessions continue from their PSNs."""
+        """Restart the collector; its regions keep their content.
+
+        Sessions continue from their PSNs.
+        """
         self.nic = SoftNic(COLLECTOR_ADDR)
         for number, region, target in self.connected:
             here = Peer(SWITCH_ADDR, 0x10 + number, self.psn(number))
@@ -124,7 +127,7 @@ class Translator:
         self, words: int, slots: int, *, bits: int = 31, first: int = 1, sessions: int = 1,
         service: int = SERVICE,
     ) -> None:  # fmt: skip
-        """Add a store for reports of `words` words."""
+        """Add a store of Key-Write for reports with `words` words of data."""
         self.add(f"{PLAN}.plan_key_write.key_write_stores", [Exact(service), Exact(words)],
                  f"{PLAN}.plan_key_write.write_key",
                  [first, sessions, slots - 1, (1 << bits) - 1])  # fmt: skip
@@ -135,18 +138,21 @@ class Translator:
                  f"{PLAN}.plan_key_increment.add_to_key", [first, sessions, slots - 1])  # fmt: skip
 
     def track(self, index: int = 1, reporter: int = 0, address: str = REPORTER_ADDR) -> None:
-        """Track a reporter's sequence numbers."""
+        """Track the sequence numbers of a reporter."""
         checks = "TranslatorIngress.translate.check_sequence"
         self.add(f"{checks}.reporters", [Exact(int(IPv4Address(address))), Exact(reporter)],
                  f"{checks}.track", [index])  # fmt: skip
 
     def limit(self, session: int, interval_ns: int, burst_ns: int = 0) -> None:
-        """Limit a session to one request per `interval_ns`."""
+        """Limit the rate of a session to one request per `interval_ns`, apart from bursts."""
         limits = "TranslatorIngress.translate.limit_rate"
         self.add(f"{limits}.rates", [Exact(session)], f"{limits}.limit", [interval_ns, burst_ns])
 
     def report(self, frame: bytes, time_us: int = 0, port: int = REPORTERS) -> int:
-        """Process a report, its requests and their responses; return the number of requests."""
+        """Process a report, and then its requests and their responses.
+
+        Return the number of requests.
+        """
         before = len(self.sent)
         self._take(self.engine.process(port, frame, 1000 * time_us), time_us)
         return len(self.sent) - before
@@ -170,26 +176,29 @@ class Translator:
                 self._take(self.engine.process(COLLECTOR, answer, 1000 * time_us), time_us)
 
     def events(self, reporter: int = 0) -> dict[str, int]:
-        """Return the nonzero counters of a reporter."""
+        """Return the nonzero event counters of a reporter."""
         found = {name: self.engine.counter_read("dta_events", reporter * 16 + kind)[0]
                  for name, kind in EVENTS.items()}  # fmt: skip
         return {name: count for name, count in found.items() if count}
 
     def session_events(self, session: int = 1) -> dict[str, int]:
-        """Return the nonzero counters of a session."""
+        """Return the nonzero event counters of a session."""
         found = {kind: self.engine.counter_read("roce_events", session * 16 + number)[0]
                  for number, kind in enumerate(KINDS)}  # fmt: skip
         return {kind: count for kind, count in found.items() if count}
 
     def psn(self, session: int = 1) -> int:
-        """Return the PSN of a session's next request."""
+        """Return the PSN of the next request of a session."""
         return self.engine.register_read("roce_psn", session)
 
 
 def ours(report: Packet, *, src: str = REPORTER_ADDR, dst: str = TRANSLATOR_ADDR,
          reporter: int = 0, sequence: int = 0, immediate: int = 0,
          retransmittable: int = 0) -> bytes:  # fmt: skip
-    """Return a frame with a report after Telemark's base header."""
+    """Return a frame with a report in Telemark's format.
+
+    The base header gets the other arguments.
+    """
     base = DTA(reporter=reporter, sequence=sequence, immediate=immediate,
                retransmittable=retransmittable)  # fmt: skip
     return bytes(ETHER / IP(src=src, dst=dst) / UDP(sport=40041, chksum=0) / base / report)
@@ -197,7 +206,7 @@ def ours(report: Packet, *, src: str = REPORTER_ADDR, dst: str = TRANSLATOR_ADDR
 
 def tracked(report: Packet, *, seqnum: int = 0, immediate: int = 0,
             retransmittable: int = 0) -> bytes:  # fmt: skip
-    """Return a frame with a report after the prototype's base header with loss tracking."""
+    """Return a frame with a report in the prototype's format, in its variant with loss tracking."""
     base = TrackedDTA(seqnum=seqnum, immediate=immediate, retransmittable=retransmittable)
     ip = IP(src=REPORTER_ADDR, dst=TRANSLATOR_ADDR)
     return bytes(ETHER / ip / UDP(sport=40041, chksum=0) / base / report)

@@ -1,4 +1,4 @@
-"""INT v2.1 and Telemetry Report v2.0 as scapy layers.
+"""The headers of INT v2.1 and Telemetry Report v2.0 as scapy layers.
 
 They were written from the figures of the specifications.
 """
@@ -16,7 +16,7 @@ from scapy.fields import (
 )
 from scapy.packet import Packet
 
-# Bits of instructions and of RepMdBits, and the size of their metadata in bytes.
+# Bits of instructions and of RepMdBits. Metadata have 4 bytes, or 8 if in EIGHT_BYTES.
 NODE, LEVEL_1, LATENCY, QUEUE = 0x8000, 0x4000, 0x2000, 0x1000
 INGRESS, EGRESS, LEVEL_2, UTILISATION, BUFFER = 0x0800, 0x0400, 0x0200, 0x0100, 0x0080
 LAST = 0x0001
@@ -25,7 +25,7 @@ MD, MX = 1, 3
 
 
 class Shim(Packet):
-    """Shim over TCP or UDP."""
+    """The INT shim header over TCP or UDP."""
 
     fields_desc = (
         BitField("type", MD, 4),
@@ -40,7 +40,10 @@ class Shim(Packet):
 
 
 class IntHeader(Packet):
-    """The twelve bytes of INT-MD; in INT-MX, flags and counts are zero."""
+    """The INT-MD header of twelve bytes.
+
+    INT-MX uses it, too; there, its flags and counts are zero.
+    """
 
     fields_desc = (
         BitField("version", 2, 4),
@@ -61,7 +64,7 @@ class IntHeader(Packet):
 
 
 class Group(Packet):
-    """Report group header."""
+    """The report group header."""
 
     fields_desc = (
         BitField("version", 2, 4),
@@ -75,7 +78,7 @@ class Group(Packet):
 
 
 class Individual(Packet):
-    """Individual report of RepType 1, up to its metadata."""
+    """The header of an individual report of RepType 1, with the metadata."""
 
     fields_desc = (
         BitField("type", 1, 4),
@@ -99,7 +102,10 @@ class Individual(Packet):
 
 
 class Int(NamedTuple):
-    """INT of a packet: the shim, the header, the words of the stack, and the rest of the packet."""
+    """The INT data of a packet: shim, header, and the words of the stack.
+
+    `behind` is what follows.
+    """
 
     shim: Shim
     header: IntHeader
@@ -108,7 +114,7 @@ class Int(NamedTuple):
 
     @property
     def hops(self) -> list[dict[int, int]]:
-        """Metadata of each hop, newest first."""
+        """Return the metadata of each hop, the newest hop first."""
         count = self.header.hop_ml
         assert len(self.stack) % count == 0
         return [metadata(self.header.instructions, list(self.stack[i : i + count]))
@@ -116,7 +122,7 @@ class Int(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A parsed report packet. `metadata` is by bit, and `fragment` starts with the IP header."""
+    """A parsed report. `metadata` maps a bit to its value; `fragment` starts with the IP header."""
 
     group: Group
     head: Individual
@@ -125,7 +131,7 @@ class Report(NamedTuple):
 
 
 def metadata(instructions: int, words: list[int]) -> dict[int, int]:
-    """Return the metadata by instruction bit; assert that they use all words."""
+    """Return the value of each metadata bit. Assert that the values use all words."""
     values, rest = {}, list(words)
     for bit in (1 << n for n in reversed(range(16))):
         if instructions & bit:
@@ -137,7 +143,7 @@ def metadata(instructions: int, words: list[int]) -> dict[int, int]:
 
 
 def take_int(data: bytes) -> Int:
-    """Parse data that begin with a shim."""
+    """Parse data that begin with an INT shim."""
     shim, header = Shim(data[:4]), IntHeader(data[4:16])
     end = 4 + 4 * shim.length
     assert 16 <= end <= len(data)
@@ -146,7 +152,7 @@ def take_int(data: bytes) -> Int:
 
 
 def take_report(payload: bytes) -> Report:
-    """Parse a report's UDP payload with one individual report."""
+    """Parse the UDP payload of a report packet that contains a single individual report."""
     group, head = Group(payload[:8]), Individual(payload[8:])
     assert (group.version, head.type) == (2, 1)
     end = 12 + 4 * head.length

@@ -23,10 +23,10 @@ COLLECTOR, SWITCH_ADDR = "10.0.9.9", "10.0.9.1"
 REPORT_PORT = 32766
 IN, OUT, TO_COLLECTOR, CPU_PORT = 1, 2, 3, 255
 SESSION = 500
-ALL = 0xFFFFFFFF  # full sampling
-DSCP, PORT, NEW_UDP, PROBE = range(4)  # marks of INT
+ALL = 0xFFFFFFFF  # sampling of all packets
+DSCP, PORT, NEW_UDP, PROBE = range(4)  # how a packet shows that it has INT
 INT_PORT, MARKER = 32767, b"TELEMARK"
-# names of a program's ingress and egress
+# prefixes of the names of a program's ingress and egress
 KINDS = {"int.p4": "Int", "grouped.p4": "Grouped", "with_ampm.p4": "Both",
          "../roce/int_sink.p4": "Sink", "../dta/int_sink.p4": "Sink"}  # fmt: skip
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
@@ -40,9 +40,9 @@ def _switch(program: str) -> Engine | Twins:
 
 
 class Switch:
-    """One INT switch. Frames arrive at port 1 and leave by port 2. Reports leave by port 3.
+    """An INT switch. Frames arrive at port 1 and leave by port 2. Reports leave by port 3.
 
-    `outside` are the ports at the edge of the domain.
+    `outside` are the ports that lead out of the domain.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Switch:
     def watch(
         self, action: str, params: Sequence[int], *, version: int = 4, dst_port: int | None = None
     ) -> None:
-        """Watch all packets of this IP version, or only packets to a port."""
+        """Watch packets of this IP version: all packets, or those to this port."""
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         table = "int_list" if version == 4 else "int_list_ipv6"
         self.engine.table_add(
@@ -98,23 +98,23 @@ class Switch:
         self.engine.table_set_default(f"{reports}.flow_reports", f"{reports}.report_all", [])
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """Return all sent frames, ordered by port."""
+        """Return port and content of all frames that the switch sends for this frame, in order."""
         return sorted(self.engine.process(port, frame, 1000 * time_us))
 
     def pass_on(self, frame: bytes, time_us: int = 0) -> bytes:
-        """Return the forwarded frame; assert that nothing else is sent."""
+        """Return the forwarded frame. Assert that the switch sends nothing else."""
         ((port, out),) = self.send(frame, time_us)
         assert port == OUT
         return out
 
     def report(self, frame: bytes, time_us: int = 0) -> tuple[bytes, Report]:
-        """Return the forwarded frame, and the only report."""
+        """Return the forwarded frame, and its report. Assert that the switch sends nothing else."""
         (port, out), (to_collector, report) = self.send(frame, time_us)
         assert (port, to_collector) == (OUT, TO_COLLECTOR)
         return out, parse_report(report)
 
     def events(self) -> dict[str, int]:
-        """Return the nonzero counters of the switch, by kind."""
+        """Return the nonzero event counters of the switch."""
         counters = (
             f"{self.ingress}.watch.border.arriving_events",
             f"{self.egress}.packet.departing_events",
@@ -125,7 +125,7 @@ class Switch:
 
 
 def parse_report(frame: bytes) -> Report:
-    """Parse a report's frame; assert that its outer headers are correct."""
+    """Parse the frame of a report. Assert that its outer headers are correct."""
     packet = Ether(frame)
     assert packet.dst == "02:00:00:00:00:63"
     assert (packet[IP].src, packet[IP].dst, packet[IP].flags) == (SWITCH_ADDR, COLLECTOR, "DF")
@@ -139,14 +139,14 @@ def parse_report(frame: bytes) -> Report:
 
 
 def udp(payload: bytes = b"payload!", *, version: int = 4, **fields: object) -> bytes:
-    """Return a UDP frame of a host, with a valid checksum unless `chksum` is given."""
+    """Return a UDP frame as a host sends it. Its checksum is correct unless `chksum` is given."""
     ip = _ip(version, fields)
     layer = UDP(**{"sport": 4000, "dport": 5000, **fields})
     return bytes(ETHER / ip / layer / Raw(payload))
 
 
 def tcp(payload: bytes = b"payload!", *, version: int = 4, **fields: object) -> bytes:
-    """Return a TCP frame of a host, with options."""
+    """Return a TCP frame as a host sends it, with TCP options."""
     options = [("Timestamp", (7, 8)), ("NOP", None), ("NOP", None)]
     ip = _ip(version, fields)
     layer = TCP(**{"sport": 4000, "dport": 5000, "seq": 99, "options": options, **fields})
@@ -154,7 +154,7 @@ def tcp(payload: bytes = b"payload!", *, version: int = 4, **fields: object) -> 
 
 
 def _ip(version: int, fields: dict[str, object]) -> Packet:
-    """Return the IP layer, built with the matching fields."""
+    """Return an IP layer with the IP fields among `fields`, and remove these from `fields`."""
     tos, ttl, ip_id = (fields.pop(name, usual) for name, usual in
                        (("tos", 0), ("ttl", 64), ("ip_id", 7)))  # fmt: skip
     if version == 6:
@@ -164,21 +164,21 @@ def _ip(version: int, fields: dict[str, object]) -> Packet:
 
 
 def layer4(packet: Packet) -> UDP | TCP:
-    """Return the first layer 4 header."""
+    """Return the first TCP or UDP header of a packet."""
     return packet[TCP] if TCP in packet else packet[UDP]
 
 
 def parse_int(frame: bytes) -> Int:
-    """Parse the INT of a frame; assert that lengths and checksums are correct."""
+    """Parse the INT data of a frame. Assert that lengths and checksums of the frame are correct."""
     packet = checked(frame)
     payload = bytes(layer4(packet).payload)
     return take_int(payload.removeprefix(MARKER))
 
 
 def checked(frame: bytes) -> Packet:
-    """Parse a frame.
+    """Parse a frame. Assert that its lengths and checksums are correct.
 
-    Assert that lengths and checksums are correct, except for a UDP checksum of 0.
+    The checksum of UDP may also be 0.
     """
     packet = Ether(frame)
     ip = packet[IP] if IP in packet else packet[IPv6]
@@ -197,7 +197,7 @@ def checked(frame: bytes) -> Packet:
 
 
 def insides() -> list[bytes]:
-    """Return frames of all kinds with INT, as switches send them to each other."""
+    """Return frames with INT for each mark, IP version and protocol, as switches send them."""
     frames = []
     for version in (4, 6):
         for mark in (DSCP, PORT, NEW_UDP, PROBE):
@@ -212,7 +212,10 @@ def insides() -> list[bytes]:
 
 
 def damaged(frame: bytes, rng: random.Random) -> bytes:
-    """Change some bytes after the Ethernet header, and sometimes truncate the frame."""
+    """Return the frame with some changed bytes after the Ethernet header.
+
+    Some frames are truncated.
+    """
     data = bytearray(frame)
     for _ in range(rng.randrange(1, 6)):
         data[rng.randrange(14, len(data))] = rng.choice((0, 1, 0x7F, 0xFF, rng.randrange(256)))

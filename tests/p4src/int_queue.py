@@ -1,4 +1,4 @@
-"""INT switches with a full queue, and reports of its drops."""
+"""INT switches whose queue is full, and which report drops of this queue."""
 
 import ctypes
 
@@ -11,7 +11,10 @@ DEPTH = 2
 
 
 def crowded(switch: Switch, *, wanted: int = LEVEL_1 | QUEUE | INGRESS) -> Switch:
-    """Let port 2 send a packet per millisecond, with room for two in its queue; report drops."""
+    """Make port 2 send a packet per millisecond, with room for two in its queue.
+
+    Report its drops.
+    """
     engine = switch.engine
     assert isinstance(engine, Engine)
     engine.clock = lambda: 0
@@ -23,7 +26,10 @@ def crowded(switch: Switch, *, wanted: int = LEVEL_1 | QUEUE | INGRESS) -> Switc
 
 
 def inject(switch: Switch, frames: list[bytes], time_us: int = 5000) -> list[tuple[int, bytes]]:
-    """Send all frames at one time; return the sent frames at the end."""
+    """Send all frames to a switch at the same time.
+
+    Return all frames that it sends until the end.
+    """
     engine = switch.engine
     assert isinstance(engine, Engine)
     assert switch.send(frames[0]), "it brings the ports up"

@@ -1,4 +1,4 @@
-"""A switch in this process that is an INT sink and writes the paths of packets by RoCE."""
+"""An INT sink in this process. It writes the paths of packets to memory by RoCE."""
 
 from collections.abc import Sequence
 
@@ -11,13 +11,16 @@ from collectors.roce.packets import RETH, ImmDt
 from collectors.roce.region import PATH
 from minip4.engine.keys import Exact, Ternary
 
-KNOWN = 0xFC00  # instructions of a path
+KNOWN = 0xFC00  # the instructions whose metadata a path contains
 SLOTS = 6
 ALL = Session(stride=PATH.itemsize, slots=SLOTS, content=FLOW_AND_PATH)
 
 
 class Sink(Switch):
-    """Node 9: packets with INT from port 1 leave the domain by port 2. Records leave by port 3."""
+    """Node 9, an INT sink. Packets with INT from port 1 leave by port 2, without INT.
+
+    Records leave by port 3.
+    """
 
     def __init__(
         self,
@@ -37,26 +40,26 @@ class Sink(Switch):
             )  # fmt: skip
 
     def report_queue(self) -> None:
-        """Report the next packet, even if its queue is short."""
+        """Let the next packet find a full queue, however short the queue is."""
         queues = "SinkEgress.departure.packet.queue_reports"
         self.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
                               [0, 0, 1, 0xF000])  # fmt: skip
 
     def record(self, frame: bytes, time_us: int = 0) -> tuple[bytes, Packet]:
-        """Return the forwarded frame, and the only record."""
+        """Return the forwarded frame, and its record. Assert that the switch sends nothing else."""
         (port, out), (to_collector, record) = self.send(frame, time_us)
         assert (port, to_collector) == (OUT, TO_COLLECTOR)
         return out, parse_request(record)
 
 
 def path(record: Packet) -> np.void:
-    """Return the path in a record."""
+    """Return the path that a record contains."""
     headers = ImmDt if ImmDt in record else RETH
     return np.frombuffer(bytes(record[headers].payload), PATH)[0]
 
 
 def pushed(frame: bytes, *nodes: int, instructions: int = KNOWN, **given: int) -> bytes:
-    """Return the frame after these switches have added INT."""
+    """Return the frame after it passed these nodes. The first node is the source."""
     source = Switch(nodes[0], outside=[IN])
     version = 6 if frame[12:14] == b"\x86\xdd" else 4
     source.embed_data(instructions, version=version, **given)

@@ -1,4 +1,7 @@
-"""A DTA reporter in this process: it gets packets of users, and sends packets and reports."""
+"""A DTA reporter in this process.
+
+It gets the packets of users, forwards them, and sends reports.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -23,7 +26,7 @@ PORT, PROTOTYPE_PORT, NACK_PORT = 40042, 40040, 40044
 REPORTER, NODE, SESSIONS = 9, 0xABCD, 400
 KEY_WRITE, APPEND, KEY_INCREMENT, POSTCARDING, NACK = 1, 2, 3, 4, 0x80
 START, RESENT, DROPPED, MOVED, COUNT, DATA, POSTCARD = (1 << bit for bit in range(7))
-STARTED, WAS_RESENT, WAS_DROPPED = range(3)  # events of lists
+STARTED, WAS_RESENT, WAS_DROPPED = range(3)  # events that lists contain
 PLAN = "ReporterEgress.reports.plan"
 ALL, NEVER = 0xFFFFFFFF, (1 << 48) - 1
 KINDS = ("sent", "nacked", "resent", "not stored", "never sent", "redundant", "over budget")
@@ -37,7 +40,7 @@ def _switch(program: str) -> Engine | Twins:
 
 @dataclass(frozen=True)
 class Report:
-    """A parsed report in Telemark's format; `detail` are the four bytes after the base header."""
+    """A parsed report in Telemark's format. `detail` is the four bytes after the base header."""
 
     opcode: int
     sequence: int
@@ -49,7 +52,10 @@ class Report:
 
 
 class Reporter:
-    """Users' packets arrive at port 1 and leave by port 2; the translators are behind port 3."""
+    """A reporter. Packets of users arrive at port 1, and leave by port 2.
+
+    The translators are behind port 3.
+    """
 
     def __init__(self, program: str = "reporter.p4", translators: int = 1) -> None:
         self.engine = _switch(program).another()
@@ -69,7 +75,10 @@ class Reporter:
         self.follow()
 
     def watch(self, wanted: int, dst_port: int | None = None) -> None:
-        """Watch all packets, or only packets to a port."""
+        """Watch packets: all packets, or those to this port.
+
+        Send the reports that `wanted` names.
+        """
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         self.add("ReporterIngress.watch_flow.watch_list", [*[Ternary(0, 0)] * 4, port],
                  "ReporterIngress.watch_flow.watch", [wanted], 1)  # fmt: skip
@@ -77,55 +86,56 @@ class Reporter:
     def follow(
         self, *, share: int = 0, mask: int = 0, first_word: int = 0, idle_us: int = NEVER
     ) -> None:
-        """Configure changes and the share of samples."""
+        """Configure when data of flows are reported: on changes, after idle time, as samples."""
         self.set_default("ReporterEgress.track_flow.flows", "ReporterEgress.track_flow.follow",
                          [7, 0, share, mask, 32 * first_word, idle_us])  # fmt: skip
 
     def write_data(
         self, words: int = 7, *, wanted: int = DATA, immediate: int = 0, kept: int = 0
     ) -> None:
-        """Report records of all flows by Key-Write, and other kinds in `wanted`."""
+        """Report the data of all flows by Key-Write. Also send the other reports in `wanted`."""
         self.watch(wanted)
         self.set_default(f"{PLAN}.data_reports", f"{PLAN}.write_data",
                          [2, words, immediate, kept])  # fmt: skip
 
     def count(self, what: str = "packets", kept: int = 0) -> None:
-        """Count packets or bytes of flows by Key-Increment."""
+        """Report the packets or the bytes of flows by Key-Increment."""
         self.set_default(f"{PLAN}.count_reports", f"{PLAN}.count_{what}",
                          [4, 0, kept])  # fmt: skip
 
     def write_postcards(self, kept: int = 0) -> None:
-        """Report flows by Postcarding."""
+        """Report all flows by Postcarding."""
         self.watch(POSTCARD)
         self.set_default(f"{PLAN}.postcards", f"{PLAN}.write_postcard",
                          [2, 0, kept])  # fmt: skip
 
     def append(self, event: int, number: int, *, kept: int = 1) -> None:
-        """Append events of a kind to a list."""
+        """Append events of this kind to a list."""
         for plan in ("ReporterIngress.plan_drop", PLAN):
             self.add(f"{plan}.event_lists", [Exact(event)], f"{plan}.append", [1, number, 0, kept])
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """Return all sent frames, ordered by port."""
+        """Return all frames that the reporter sends when this frame arrives, ordered by port."""
         return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
 
     def reports(self, frame: bytes, time_us: int = 0) -> list[Report]:
-        """Return the reports of a packet; assert that it is forwarded unchanged."""
+        """Return the reports about a packet. Assert that the packet is forwarded unchanged."""
         (port, out), *others = self.send(frame, time_us)
         assert (port, out) == (OUT, frame)
         assert all(port == TO_TRANSLATOR for port, _ in others)
         return [parse_report(frame) for _, frame in others]
 
     def hear(self, frame: bytes) -> list[Report]:
-        """Return the reports resent after a NACK."""
+        """Return the reports that the reporter sends again after a NACK."""
         sent = self.send(frame, port=TO_TRANSLATOR)
         assert all(port == TO_TRANSLATOR for port, _ in sent)
         return [parse_report(frame) for _, frame in sent]
 
     def events(self, translator: int = 1) -> dict[str, int]:
-        """Return the nonzero counters by kind, and the counts of reports that were not resent.
+        """Return the nonzero event counters for a translator.
 
-        The reporter does not resend reports that were overwritten or that exceeded the budget.
+        Also return how many reports were not sent again, because they were overwritten ("evicted"),
+        or because the budget was used up ("over_budget").
         """
         counts = {kind: self.engine.counter_read("dta_events", translator * 16 + number)[0]
                   for number, kind in enumerate(KINDS)}  # fmt: skip
@@ -135,7 +145,7 @@ class Reporter:
 
 
 def payload(frame: bytes, port: int = PORT) -> bytes:
-    """Return the UDP payload of a frame to the translator; assert that its headers are correct."""
+    """Return the UDP payload of a frame to the translator. Assert that its headers are correct."""
     packet = Ether(frame)
     assert (packet.dst, packet.src) == ("02:00:00:00:00:63", "02:00:00:00:00:ff")
     assert (packet[IP].src, packet[IP].flags) == (REPORTER_ADDR, "DF")
@@ -148,7 +158,7 @@ def payload(frame: bytes, port: int = PORT) -> bytes:
 
 
 def parse_report(frame: bytes) -> Report:
-    """Parse a report in Telemark's format."""
+    """Parse a frame with a report in Telemark's format."""
     body = payload(frame)
     assert body[0] & 0xF3 == 0x10  # version 1, reserved bits 0
     assert int.from_bytes(body[2:4], "big") == REPORTER
@@ -160,13 +170,13 @@ def parse_report(frame: bytes) -> Report:
 
 
 def nack(first: int, count: int, *, src: str = TRANSLATOR_ADDR) -> bytes:
-    """Return a translator's NACK."""
+    """Return a NACK in Telemark's format from a translator."""
     body = bytes([0x10, NACK, 0, REPORTER]) + first.to_bytes(4, "big") + count.to_bytes(4, "big")
     return _to_reporter(body, src)
 
 
 def prototype_nack(last_good: int) -> bytes:
-    """Return a NACK of the prototype."""
+    """Return a NACK in the prototype's format."""
     return _to_reporter(bytes([last_good, 0x80]), TRANSLATOR_ADDR)
 
 
@@ -177,7 +187,7 @@ def _to_reporter(body: bytes, src: str) -> bytes:
 
 
 def key(sport: int = 4000, dport: int = 5000, protocol: int = 17) -> bytes:
-    """Return the key of a flow from 10.0.0.1 to 10.0.0.2."""
+    """Return the key of the flow from 10.0.0.1 to 10.0.0.2 with these ports and this protocol."""
     numbers = (
         bytes.fromhex("0a000001 0a000002") + sport.to_bytes(2, "big") + dport.to_bytes(2, "big")
     )
@@ -185,13 +195,13 @@ def key(sport: int = 4000, dport: int = 5000, protocol: int = 17) -> bytes:
 
 
 def udp(size: int = 8, *, sport: int = 4000, dport: int = 5000, ttl: int = 64) -> bytes:
-    """Return a UDP frame of a host, with `size` bytes of payload."""
+    """Return a UDP frame as a host sends it, with `size` bytes of payload."""
     return bytes(ETHER / IP(src="10.0.0.1", dst="10.0.0.2", ttl=ttl) / UDP(sport=sport, dport=dport)
                  / Raw(bytes(size)))  # fmt: skip
 
 
 def tcp(seq: int, size: int = 100, flags: str = "A", options: Sequence[object] = ()) -> bytes:
-    """Return a TCP frame of a host."""
+    """Return a TCP frame as a host sends it."""
     return bytes(ETHER / IP(src="10.0.0.1", dst="10.0.0.2")
                  / TCP(sport=4000, dport=5000, seq=seq, flags=flags, options=[*options])
                  / Raw(bytes(size)))  # fmt: skip

@@ -1,4 +1,4 @@
-"""A RoCE switch in this process: it gets packets of users and responses, and sends records."""
+"""A RoCE switch in this process. It gets packets of users and responses, and sends records."""
 
 import functools
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ IN, OUT, TO_COLLECTOR, CPU_PORT = 1, 2, 3, 255
 HOST_MAC, SWITCH_MAC, COLLECTOR_MAC = 0x020000000002, 0x0200000000FF, 0x020000000063
 SWITCH_ADDR, COLLECTOR_ADDR = "10.0.9.1", "10.0.9.9"
 SWITCH_ADDR6, COLLECTOR_ADDR6 = "fd09::1", "fd09::9"
-VERSIONS = ("v1", "v2", "v2_ipv6")  # carriers of RoCE; the default is "v2"
+VERSIONS = ("v1", "v2", "v2_ipv6")  # versions of RoCE; "v2" is over IPv4, and the default
 SWITCH_QPN, COLLECTOR_QPN = 0x800011, 0x000263
 RKEY, BASE = 0xCAFE0001, 0x7F00_0000_1000
-NEVER = 0xFFFFFFFF  # mask that selects nothing
-FLOW, HOP = 44, 32  # record sizes in bytes
-FLOW_ALONE, FLOW_AND_HOP, FLOW_AND_PATH = 1, 2, 3  # contents
+NEVER = 0xFFFFFFFF  # mask that selects no record
+FLOW, HOP = 44, 32  # size of each part of a record, in bytes
+FLOW_ALONE, FLOW_AND_HOP, FLOW_AND_PATH = 1, 2, 3  # parts of a record
 KINDS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed", "damaged",
          "out of region")  # fmt: skip
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
@@ -43,7 +43,10 @@ def _switch() -> Engine | Twins:
 
 @dataclass(frozen=True)
 class Session:
-    """Session parameters as set by a controller; `fetch_add`: counters instead of records."""
+    """Parameters of a session, as a controller sets them.
+
+    With `fetch_add`, the session has counters instead of records.
+    """
 
     number: int = 1
     version: str = "v2"
@@ -51,7 +54,7 @@ class Session:
     fetch_add: bool = False
     slots: int = 8
     stride: int = FLOW
-    length: int | None = None  # size of the region in bytes; None: that of its slots
+    length: int | None = None  # size of the region in bytes; None: the size of all slots
     content: int = FLOW_ALONE
     ack_mask: int = 0xFFFFFF
     immediate_mask: int = NEVER
@@ -60,12 +63,15 @@ class Session:
 
     @property
     def region(self) -> int:
-        """Size of the region in bytes."""
+        """Return the size of the region in bytes."""
         return self.slots * self.stride if self.length is None else self.length
 
 
 class Switch:
-    """Users' packets arrive at port 1 and leave by port 2; the collector is behind port 3."""
+    """A RoCE switch. Packets of users arrive at port 1, and leave by port 2.
+
+    The collector is behind port 3.
+    """
 
     def __init__(self, *sessions: Session, watch: bool = True) -> None:
         self.engine = _switch().another()
@@ -78,41 +84,47 @@ class Switch:
             self.watch("record", [1, 1])
 
     def watch(self, action: str, params: Sequence[int], dst_port: int | None = None) -> None:
-        """Record all packets of both IP versions, or only packets to a port."""
+        """Record packets of both IP versions: all packets, or those to this port."""
         port = Ternary(0, 0) if dst_port is None else Ternary(dst_port, 0xFFFF)
         for table in ("record_list", "record_list_ipv6"):
             self.add(f"RoceIngress.watch.recorded.{table}", [*[Ternary(0, 0)] * 4, port],
                      f"RoceIngress.watch.recorded.{action}", params, 1)  # fmt: skip
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """Return all sent frames, ordered by port."""
+        """Return all frames that the switch sends when this frame arrives, ordered by port."""
         return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
 
     def records(self, frame: bytes, time_us: int = 0) -> list[bytes]:
-        """Return the frames to the collector; assert that the packet is forwarded unchanged."""
+        """Return the frames that the collector gets.
+
+        Assert that the packet is forwarded unchanged.
+        """
         (port, out), *others = self.send(frame, time_us)
         assert (port, out) == (OUT, frame)
         assert all(port == TO_COLLECTOR for port, _ in others)
         return [frame for _, frame in others]
 
     def record(self, frame: bytes | None = None, time_us: int = 0) -> Packet:
-        """Return the only record of a packet; assert that its iCRC is correct."""
+        """Return the only record of a packet. Assert that its iCRC is correct."""
         (record,) = self.records(udp() if frame is None else frame, time_us)
         return parse_request(record)
 
     def hear(self, frame: bytes) -> None:
-        """Process a response of the collector; assert that it is counted and not forwarded."""
+        """Process a response of the collector. Assert that the switch sends nothing."""
         assert self.send(frame, port=TO_COLLECTOR) == []
         self.events()
 
     def events(self, session: int = 1) -> dict[str, int]:
-        """Return the nonzero counters of a session, by kind."""
+        """Return the nonzero event counters of a session."""
         counts = {kind: self.engine.counter_read("roce_events", session * 16 + number)[0]
                   for number, kind in enumerate(KINDS)}  # fmt: skip
         return {kind: count for kind, count in counts.items() if count}
 
     def state(self, session: int = 1) -> tuple[int, ...]:
-        """Read PSN, slot, and the counts of lost and unanswered records, by a readout packet."""
+        """Read the state of a session by a readout packet.
+
+        It is the PSN, the slot, and the numbers of lost and of unanswered records.
+        """
         request = b"\0\x01" + session.to_bytes(4, "big") + b"number 7"
         ((port, answer),) = self.send(request, port=CPU_PORT)
         assert port == CPU_PORT
@@ -120,7 +132,7 @@ class Switch:
 
 
 def install(engine: Engine | Twins, s: Session, kind: str = "Roce") -> None:
-    """Install a session in a switch; `kind` is in the names of its ingress and egress."""
+    """Install a session in a switch. The names of its ingress and egress begin with `kind`."""
     writes, answers = f"{kind}Egress.write_record", f"{kind}Ingress.answers"
     macs = [SWITCH_MAC, COLLECTOR_MAC]
     addresses = ends(s.version)
@@ -146,7 +158,7 @@ def install(engine: Engine | Twins, s: Session, kind: str = "Roce") -> None:
 
 
 def ends(version: str) -> tuple[str, str]:
-    """Return the addresses of the switch and its collector."""
+    """Return the address of the switch, and the address of the collector."""
     return (
         (SWITCH_ADDR6, COLLECTOR_ADDR6) if version == "v2_ipv6" else (SWITCH_ADDR, COLLECTOR_ADDR)
     )
@@ -155,7 +167,7 @@ def ends(version: str) -> tuple[str, str]:
 def parse_request(frame: bytes) -> Packet:
     """Parse a frame to the collector.
 
-    Assert that addresses, lengths, checksum and iCRC are correct.
+    Assert that its addresses, lengths, checksum and iCRC are correct.
     """
     packet = Ether(frame)
     assert (packet.dst, packet.src) == ("02:00:00:00:00:63", "02:00:00:00:00:ff")
@@ -185,7 +197,7 @@ def _check_ip(packet: Packet, length: int) -> None:
 
 
 def slot_of(packet: Packet, stride: int = FLOW) -> int:
-    """Return the slot of the ring that a WRITE addresses."""
+    """Return the slot of the ring to which a WRITE request writes."""
     slot, rest = divmod(packet[RETH].va - BASE, stride)
     assert rest == 0
     return int(slot)
@@ -195,7 +207,10 @@ def answer(
     psn: int, syndrome: int = 0x1F, *, version: str = "v2", qpn: int = SWITCH_QPN, msn: int = 0,
     opcode: int = Op.ACKNOWLEDGE, src: str | None = None,
 ) -> bytes:  # fmt: skip
-    """Return a response of the collector: an ACK, or another syndrome."""
+    """Return a response of the collector.
+
+    By default, it is an ACK; `syndrome` selects another one.
+    """
     dst, collector = ends(version)
     src = collector if src is None else src
     ether = Ether(dst="02:00:00:00:00:ff", src="02:00:00:00:00:63")
@@ -214,18 +229,18 @@ def answer(
 
 
 def nak(psn: int, **fields: Any) -> bytes:
-    """Return a NAK with this expected PSN."""
+    """Return a NAK of a collector that expects this PSN."""
     return answer(psn, Nak.SEQUENCE, **fields)
 
 
 def udp(payload: bytes = b"payload!", *, src: str = "10.0.0.1", **fields: int) -> bytes:
-    """Return a UDP frame of a host."""
+    """Return a UDP frame as a host sends it."""
     return bytes(ETHER / IP(src=src, dst="10.0.0.2")
                  / UDP(**{"sport": 4000, "dport": 5000, **fields}) / Raw(payload))  # fmt: skip
 
 
 def tcp(seq: int = 99, ack: int = 77, payload: bytes = b"payload!", *, version: int = 4) -> bytes:
-    """Return a TCP frame of a host, with options."""
+    """Return a TCP frame as a host sends it, with TCP options."""
     ip = IP(src="10.0.0.1", dst="10.0.0.2") if version == 4 else IPv6(src="fd00::1", dst="fd00::2")
     options = [("Timestamp", (7, 8)), ("NOP", None), ("NOP", None)]
     return bytes(ETHER / ip / TCP(sport=4000, dport=5000, seq=seq, ack=ack, options=options)

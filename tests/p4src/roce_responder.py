@@ -1,7 +1,7 @@
-"""A collector's queue pair for RoCEv2, written from the specification, as peer of a switch.
+"""A queue pair of a collector for RoCEv2: the peer of a switch, written from the specification.
 
-InfiniBand Architecture Specification 1, 9.7.5 and 9.9.3: requests in sequence are executed,
-duplicates are acknowledged again, and a NAK follows the first request with a later PSN.
+InfiniBand Architecture Specification 1, 9.7.5 and 9.9.3: requests in sequence are executed, and
+duplicates are acknowledged again. A NAK follows the first request with a later PSN.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ ACK = answer(0)
 
 
 def answered(psn: int, syndrome: int = 0x1F) -> bytes:
-    """Return a response like roce_path.answer(), but faster."""
+    """Return the same response as roce_path.answer(), but faster."""
     frame = bytearray(ACK)
     frame[PSN:BEHIND_BTH] = psn.to_bytes(3, "big")
     frame[BEHIND_BTH] = syndrome
@@ -27,16 +27,19 @@ def answered(psn: int, syndrome: int = 0x1F) -> bytes:
 
 @dataclass
 class Responder:
-    """`written` are the addresses in the order of writes. `data` are the records."""
+    """The queue pair.
+
+    `written` are the addresses of its writes, in order. `data` are the records.
+    """
 
     psn: int = 0
     written: list[int] = field(default_factory=list)
     data: list[bytes] = field(default_factory=list)
-    not_ready: int = 0  # number of requests for which there is no receive request
+    not_ready: int = 0  # number of further requests that find no receive request
     is_naked: bool = False
 
     def take(self, frame: bytes) -> Iterator[bytes]:
-        """Yield the responses to a request."""
+        """Process a request, and yield its responses."""
         assert frame[-4:] == icrc(frame[14:-4])
         psn, ack_request = int.from_bytes(frame[PSN:BEHIND_BTH], "big"), frame[PSN - 1] >> 7
         ahead = (psn - self.psn) % (2 * HALF)

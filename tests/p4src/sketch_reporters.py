@@ -1,4 +1,4 @@
-"""Reporters that send sketches to a translator in this process."""
+"""Reporters that send their sketches to a translator in this process."""
 
 import numpy as np
 from dta_gathering import Gatherer
@@ -12,7 +12,7 @@ K = 3
 
 
 class Reporters:
-    """`count` reporters, each with its own sequence numbers."""
+    """`count` reporters. Each of them has its own sequence numbers."""
 
     def __init__(self, translator: Gatherer, count: int = K) -> None:
         self._translator, self._sequences = translator, [0] * count
@@ -28,7 +28,10 @@ class Reporters:
         return self._translator.report(ours(report, reporter=reporter, sequence=sequence, **base))
 
     def send_all(self, sketches: NDArray[np.uint32], sketch: int = 0) -> int:
-        """Send a sketch per reporter, (reporters, rows, columns); return the number of requests."""
+        """Send the sketches, (reporters, rows, columns), of all reporters.
+
+        Return the number of requests.
+        """
         return sum(
             self.send(reporter, column, of_one[:, column], sketch)
             for column in range(sketches.shape[2])

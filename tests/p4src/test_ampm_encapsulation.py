@@ -1,6 +1,6 @@
-"""The first switch encapsulates IPv6 packets without AltMark option in packets with the option.
+"""The first switch encapsulates IPv6 packets without AltMark option. Outer packets have the option.
 
-RFC 9343 permits only the source of a packet to insert the option; RFC 2473 defines the
+RFC 9343 permits only the source of a packet to insert the option. RFC 2473 defines the
 encapsulation.
 """
 
@@ -38,14 +38,14 @@ METHODS = [
 
 
 def plain(number: int = 0, **ipv6: int) -> bytes:
-    """Return a UDP packet as sent by a host."""
+    """Return an IPv6 UDP packet without AltMark option, as a host sends it."""
     src, dst = IPV6_ADDRESSES
     segment = UDP(sport=4000, dport=5000, chksum=number) / Raw(bytes(20))
     return bytes(ETHER / IPv6(src=src, dst=dst, **ipv6) / segment)
 
 
 def edge(role: str, method: Method) -> Switch:
-    """Return a switch with this role on the path of an encapsulated flow."""
+    """Return a switch with this role, on the path of a flow that the first switch encapsulates."""
     switch = Switch(role, method, flows=0)
     if role == FIRST:
         switch.encapsulate(method, flow_mon_id=FLOW_MON_ID)
@@ -58,7 +58,7 @@ def test_the_outer_packet_byte_by_byte() -> None:
     data = plain(tc=0xB9, fl=0x12345, hlim=7)
     expected = bytes.fromhex(
         "020000000002 020000000001 86dd"
-        # traffic class and flow label of the inner header; 28 + 40 + 8 bytes follow
+        # Traffic class and flow label are those of the inner header. 28 + 40 + 8 bytes follow.
         "6b912345 004c 00 40"
         "fd00ed9e000000000000000000000001 fd00ed9e000000000000000000000002"
         "29 00 1204 abcde800"  # hop-by-hop, then IPv6; FlowMonID 0xABCDE, L = 1, D = 0
@@ -147,17 +147,17 @@ def test_all_points_record_an_encapsulated_flow_alike() -> None:
 
 
 def with_ecn(data: bytes, at: int, ecn: int) -> bytes:
-    """Return the frame with these ECN bits in the IPv6 header at this offset."""
+    """Return the frame with other ECN bits in the IPv6 header that is at this offset."""
     return data[: at + 1] + bytes((data[at + 1] & 0xCF | ecn << 4,)) + data[at + 2 :]
 
 
 @pytest.mark.parametrize("sent", [0, 1, 2, 3])
 @pytest.mark.parametrize("met", range(4))
 def test_congestion_marks_are_copied_to_the_inner_packet(sent: int, met: int) -> None:
-    """The switch copies congestion marks to the inner packet, if this packet is ECN-capable.
+    """If the inner packet is ECN-capable, congestion marks of the outer packet are copied to it.
 
-    RFC 6040, section 4.2: the marks are CE, and ECT(1) over ECT(0). Inner packets that are not
-    ECN-capable are not dropped.
+    RFC 6040, section 4.2: these marks are CE, and ECT(1) on a packet with ECT(0). Inner packets
+    that are not ECN-capable are forwarded unchanged, not dropped.
     """
     data = with_ecn(plain(), 14, sent)
     inside = edge(FIRST, Method.STEP).pass_on(data, L)
@@ -195,7 +195,7 @@ def test_an_inner_packet_that_is_cut_goes_on_without_marks() -> None:
 
 
 def test_a_tunnel_of_the_hosts_own_is_not_taken_apart() -> None:
-    """In a host's own IPv6-in-IPv6 packet with the option, the switch only sets the marks."""
+    """In a packet that a host has encapsulated itself, switches only set and remove marks."""
     near, far = (Switch(role, Method.STEP, flows=0) for role in (FIRST, LAST))
     for switch, role in ((near, FIRST), (far, LAST)):
         switch.watch_ipv6(role, Method.STEP, flow_mon_id=FLOW_MON_ID, addresses=TUNNEL)

@@ -1,4 +1,4 @@
-"""A full watch list: 1,024 flows with all methods cross three switches. All values are exact."""
+"""A full watch list: 1,024 flows, with all methods, cross three switches. All records are exact."""
 
 import random
 from collections import defaultdict
@@ -22,7 +22,7 @@ LOSS = 0.1
 
 
 class Passing(NamedTuple):
-    """A packet at a switch: arrival time, flow, block and marks."""
+    """A packet at a switch: arrival time, flow, block, whether it is a pulse, and content."""
 
     time_us: int
     flow: int
@@ -36,7 +36,7 @@ def method_of(flow: int) -> Method:
 
 
 def sent(rng: random.Random) -> list[Passing]:
-    """Return none to ten packets of each flow, at random times."""
+    """Return the packets of all flows: at random times, and at most ten per flow."""
     frames = [frame(flow) for flow in range(FLOWS)]
     start_us, end_us = FIRST_BLOCK * L, (FIRST_BLOCK + BLOCKS) * L
     return sorted(
@@ -47,7 +47,7 @@ def sent(rng: random.Random) -> list[Passing]:
 
 
 def pass_on(switch: Switch, packets: list[Passing], *, is_first: bool) -> list[Passing]:
-    """Send all packets through one switch; the first one sets the marks."""
+    """Send all packets through one switch. The first switch of the path sets their marks."""
     out = []
     for time_us, flow, block, is_pulse, data in packets:
         left = switch.pass_on(data, time_us)
@@ -55,14 +55,14 @@ def pass_on(switch: Switch, packets: list[Passing], *, is_first: bool) -> list[P
             colour, pulse = marks(left)
             inverted = method_of(flow) == Method.MULTIPLEXED and colour != block & 1
             is_pulse = bool(pulse) or inverted
-        if method_of(flow) == Method.PULSE:  # the block is determined by time at each switch
+        if method_of(flow) == Method.PULSE:  # each switch determines the block from the time
             block = time_us // L
         out.append(Passing(time_us, flow, block, is_pulse, left))
     return out
 
 
 def expected(packets: list[Passing]) -> dict[tuple[int, int], tuple[Record, Record, Record]]:
-    """Return the records of each flow and block: block, pulse, and the only sample.
+    """Return the expected records of each flow and block: of the block, its pulse, and its sample.
 
     The hash of the sample is omitted.
     """

@@ -1,7 +1,4 @@
-"""Fragments (RFC 9341).
-
-The first switch marks all fragments, and each fragment counts as a packet.
-"""
+"""Fragments (RFC 9341): the first switch marks all of them, and each counts as a packet."""
 
 import pytest
 from ampm_path import (
@@ -23,7 +20,7 @@ from scapy.packet import Raw
 from controllers.ampm.watch import Method
 
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
-# 128 bytes, of which every eight look like a UDP header to port 5000
+# 128 bytes; at each multiple of eight bytes, they look like a UDP header to port 5000
 DATAGRAM = UDP(sport=4000, dport=5000) / Raw(bytes.fromhex("0fa01388 00080000") * 15)
 IPV4 = IP(src="10.0.0.1", dst="10.0.0.2", id=77, tos=0xA0) / DATAGRAM
 IPV6 = IPv6(src="fd00::1", dst="fd00::2") / IPv6ExtHdrFragment(id=77) / DATAGRAM
@@ -73,13 +70,16 @@ def test_fragments_on_either_side_of_an_edge_count_where_they_came() -> None:
 
 
 def test_a_flow_with_ports_sees_first_fragments_only() -> None:
-    """Later fragments have no ports, even if their data look like ports."""
+    """If the entry of a flow has ports, only first fragments are marked and counted.
+
+    Later fragments have no ports, even if their data look like ports.
+    """
     for role in PATH:
         switch = Switch(role, Method.STEP)
         out = [switch.pass_on(data, 5 * L) for data in FRAGMENTS]
         assert out[1:] == FRAGMENTS[1:]
         assert switch.packets(0, 1) == (int(role == FIRST),) * 2
-        # unmarked packets belong to the nearest block, 4
+        # after the first switch, unmarked packets belong to the nearest block of colour 0, block 4
         assert switch.packets(0, 0) == (int(role != FIRST),) * 2
 
 

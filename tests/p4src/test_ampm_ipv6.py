@@ -1,4 +1,4 @@
-"""IPv6: AltMark option of RFC 9343, inserted by the host and marked by the first switch."""
+"""IPv6: hosts insert the AltMark option of RFC 9343, and the first switch marks it."""
 
 import pytest
 from ampm_path import (

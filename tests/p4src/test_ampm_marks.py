@@ -1,4 +1,4 @@
-"""Alternate marking sets and removes marks, and does not change other packets."""
+"""Switches set and remove alternate marks, and do not change the packets of other flows."""
 
 import pytest
 from ampm_path import FIRST, LAST, MIDDLE, L, Switch, checked, frame, marks
@@ -25,8 +25,8 @@ ADDRESSES = {"src": "10.0.0.1", "dst": "10.0.0.2"}
     ("time_us", "colour"),
     [
         (4 * L, 0),
-        (5 * L - 1, 0),  # last microsecond before the edge of a block
-        (5 * L, 1),  # first microsecond after it
+        (5 * L - 1, 0),  # last microsecond of a block
+        (5 * L, 1),  # first microsecond of the next block
         (6 * L - 1, 1),
         (WRAP - 1, 1),  # the last block before the clock wraps has an odd number
         (WRAP, 0),
@@ -100,7 +100,10 @@ def test_a_wrong_checksum_is_not_made_good() -> None:
 
 
 def test_checksums_are_right_at_both_ends_of_their_range() -> None:
-    """Sums carry into the 17th bit, once or twice."""
+    """The IPv4 checksum is right after marking, also for checksums near 0 and near 0xFFFF.
+
+    Near these values, the sum of an update carries into the 17th bit, once or twice.
+    """
     near, far = (Switch(role, Method.DOUBLE) for role in (FIRST, LAST))
     for time_us in (5 * L, 5 * L + L // 2):
         for checksum in [*range(17), *range(0xFFEF, 0xFFFF)]:
@@ -140,7 +143,7 @@ def test_packets_of_no_watched_flow_pass_untouched_and_uncounted(
         assert switch.packets(0, 1) == (0, 0)
 
 
-TAKEN = {  # DSCP bits that each method uses
+TAKEN = {  # method -> DSCP bits that it uses
     method: bool(method & (Method.STEP | Method.MULTIPLEXED)) * 1 | bool(method & Method.PULSE) * 2
     for method in ALL_METHODS
 }
@@ -157,7 +160,7 @@ def test_packets_too_short_for_ipv4_are_not_watched(version_and_length: int) -> 
 
 
 def test_a_host_cannot_send_marks_of_its_own() -> None:
-    """The first switch sets the marks and ignores the values of these bits from hosts."""
+    """The first switch overwrites the bits that the method uses, whatever a host put there."""
     for method in ALL_METHODS:
         switch = Switch(FIRST, method)
         left = 3 & ~TAKEN[method]
@@ -167,9 +170,10 @@ def test_a_host_cannot_send_marks_of_its_own() -> None:
 
 @pytest.mark.parametrize("method", ALL_METHODS)
 def test_each_dscp_is_restored_at_the_end_of_the_domain(method: Method) -> None:
-    """The last switch writes configured values into these bits.
+    """Each of the 64 values of the DSCP leaves the domain as it came.
 
-    Other bits are unchanged.
+    The last switch writes the configured value into the bits that the method uses. No switch
+    changes other bits.
     """
     near, middle = (Switch(role, method, flows=64) for role in (FIRST, MIDDLE))
     far = Switch(LAST, method, flows=0)
@@ -184,7 +188,7 @@ def test_each_dscp_is_restored_at_the_end_of_the_domain(method: Method) -> None:
 
 
 def test_all_packets_of_a_flow_leave_with_the_dscp_of_its_entry() -> None:
-    """The DSCP is that of the flow's entry (EF in this test), whatever value the packet had."""
+    """Packets of a flow leave with the DSCP of its entry (here EF), whatever they had before."""
     near, far = Switch(FIRST, Method.DOUBLE), Switch(LAST, Method.DOUBLE, flows=0)
     far.watch(LAST, Method.DOUBLE, dst_port=5000, dscp=46)
     for dscp in (44, 45, 46, 47):

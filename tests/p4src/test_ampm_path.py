@@ -1,8 +1,8 @@
-"""Complete paths with random traffic, loss, reordering and clock errors: each block is exact.
+"""Whole paths with random traffic, loss, reordering and clock errors. All records must be exact.
 
-If clock error A plus path delay D is within the limit of a method for block length L, all results
-must be right. This includes times at which the clock wraps. Well beyond the limit, some results
-must be wrong; otherwise the limit would be too low.
+This holds if clock error A plus path delay D is within the limit of a method for block length L,
+also if the clock wraps. Well beyond this limit, some records must be wrong. Otherwise, the limit
+would be too low.
 """
 
 import heapq
@@ -23,8 +23,8 @@ BLOCKS = 4
 @dataclass(frozen=True)
 class Setting:
     method: Method
-    error_us: int = 0  # maximum difference between clocks
-    delay_us: int = 0  # maximum delay of the path: each of its two links takes up to half of it
+    error_us: int = 0  # maximum difference of two clocks
+    delay_us: int = 0  # maximum delay of the path; each of its two links has half of it at most
     loss: float = 0.0
     first_block: int = 8
     seed: int = 1
@@ -32,18 +32,18 @@ class Setting:
 
 @dataclass
 class Outcome:
-    """Ground truth and records: [switch][block since the first one]."""
+    """Ground truth, and records of the switches. The first indexes are the switch and the block."""
 
     arrivals_us: list[list[list[int]]]
     pulses_us: list[list[list[int]]]
-    records: list[list[tuple[Record, Record]]]  # records of block and pulse, at arrival
+    records: list[list[tuple[Record, Record]]]  # (block, pulse) of arrivals
     samples: list[list[dict[int, Record]]]
 
 
 def run(setting: Setting) -> Outcome:
-    """Send packets over three switches, event by event.
+    """Send packets over three switches.
 
-    Read each block half a block after its end.
+    Read the records of each block half a block after its end.
     """
     rng = random.Random(setting.seed)
     half_us = setting.error_us // 2
@@ -60,7 +60,8 @@ def run(setting: Setting) -> Outcome:
     samples: list[list[dict[int, Record]]] = [[] for _ in switches]
     start_us = setting.first_block * L - ahead_us[0]
     end_us = start_us + BLOCKS * L
-    # An event: time, order, switch, packet's block or -1 to read, whether it is the pulse, frame.
+    # An event is the arrival of a packet, or a reading of records, whose block is -1: time, order,
+    # switch (for a reading: the block to read), block, whether it is the pulse, frame.
     events: list[tuple[int, int, int, int, bool, bytes]] = []
     for number, at_us in enumerate(range(start_us, end_us, SPACING_US)):
         block = (at_us - start_us) // L
@@ -96,7 +97,7 @@ def run(setting: Setting) -> Outcome:
 
 
 def errors(setting: Setting) -> list[str]:
-    """Return the errors of the switches' records, as text."""
+    """Return a line of text for each record that differs from ground truth."""
     outcome = run(setting)
     wrong = []
     for place in range(3):
@@ -116,7 +117,7 @@ def errors(setting: Setting) -> list[str]:
 
 
 STEP, DOUBLE, MULTIPLEXED = Method.STEP, Method.DOUBLE, Method.MULTIPLEXED
-LAWS = [  # method, limit of A + D
+LAWS = [  # method, and the limit of A + D for it
     (STEP, L // 2),
     (DOUBLE, L // 2),
     (MULTIPLEXED, L // 4 - L // 32),
@@ -139,7 +140,7 @@ def test_within_its_law_a_method_is_exact(
 
 @pytest.mark.parametrize(("method", "law_us"), LAWS)
 def test_beyond_its_law_a_method_is_wrong(method: Method, law_us: int) -> None:
-    """The delay exceeds the limit, so all packets and pulses are late."""
+    """If the delay is up to four times the limit of a method, some records are wrong."""
     outcomes = [errors(Setting(method, 0, 4 * law_us, seed=seed)) for seed in range(3)]
     assert any(outcomes)
 
@@ -164,7 +165,10 @@ def test_samples_pair_to_true_delays(first_block: int) -> None:
 
 
 def test_loss_by_pulses_is_exact_without_reordering() -> None:
-    """Without reordering, the counts at both ends differ by the loss between two pulses."""
+    """Without loss, the counts at both ends of the path grow equally between two pulses.
+
+    With reordering, they do not.
+    """
     for delay_us, is_exact in ((0, True), (L // 8, False)):
         outcome = run(Setting(Method.PULSE, 0, delay_us, seed=4))
         growth = []

@@ -1,4 +1,4 @@
-"""Records of the points of a path after some packets: counts, times, pulses and samples."""
+"""Records at a measurement point after some packets: counts, times, pulses and samples."""
 
 import pytest
 from ampm_path import BLOCK, FIRST, LAST, MIDDLE, PULSE, SAMPLE, L, Record, Switch, frame, marks
@@ -10,7 +10,7 @@ NOTHING = Record(0, (0, 0, 0))
 
 
 def coloured(colour: int, pulse: int = 0, *, flow: int = 0, number: int = 0) -> bytes:
-    """Return a frame as switches of the domain send it."""
+    """Return a frame with this colour and pulse bit, as switches of the domain send it."""
     return frame(flow, number, tos=colour << 2 | pulse << 3)
 
 
@@ -28,7 +28,7 @@ def test_a_block_s_record_has_its_packets_the_sum_of_their_times_and_the_first_o
     assert switch.read(BLOCK, 0) == both(Record(4 * L, (3, 80, 4 * L + 10)))
     assert switch.read(BLOCK, 1) == both(NOTHING)
     switch.pass_on(coloured(1), 5 * L + 7)
-    switch.pass_on(coloured(0), 6 * L + 9)  # the next block of this colour
+    switch.pass_on(coloured(0), 6 * L + 9)  # block 6 is the next one with colour 0
     assert switch.read(BLOCK, 0) == both(Record(6 * L, (1, 9, 6 * L + 9)))
     assert switch.read(BLOCK, 1) == both(Record(5 * L, (1, 7, 5 * L + 7)))
     assert (switch.packets(0, 0), switch.packets(0, 1)) == ((4, 4), (1, 1))
@@ -38,13 +38,13 @@ def test_a_block_s_record_has_its_packets_the_sum_of_their_times_and_the_first_o
     ("time_us", "colour", "block_us", "since_us"),
     [
         (5 * L, 1, 5 * L, 0),
-        (5 * L, 0, 4 * L, L),  # late
+        (5 * L, 0, 4 * L, L),  # late: a packet of block 4
         (5 * L + L // 2 - 1, 0, 4 * L, L + L // 2 - 1),  # as late as possible
-        (5 * L + L // 2, 0, 6 * L, -L // 2),  # as early as possible, because the clock is behind
+        (5 * L + L // 2, 0, 6 * L, -L // 2),  # as early as possible: the switch's clock is behind
         (6 * L - 1, 0, 6 * L, -1),
         (6 * L - 1, 1, 5 * L, L - 1),
-        (WRAP, 1, WRAP - L, L),  # late, across the wrap of the clock
-        (WRAP - 1, 0, 0, -1),  # early, across the wrap of the clock
+        (WRAP, 1, WRAP - L, L),  # late, just after the clock wraps
+        (WRAP - 1, 0, 0, -1),  # early, just before the clock wraps
         (WRAP + 3, 0, 0, 3),
         (WRAP + L - 1, 1, L, -1),
     ],
@@ -148,7 +148,7 @@ def test_a_doubled_pulse_is_counted_and_the_first_one_s_time_kept() -> None:
     ("method", "block"),
     [
         (Method.DOUBLE, 4),  # the colour decides
-        (Method.PULSE, 5),  # only the time decides, beyond the limit of the method
+        (Method.PULSE, 5),  # the time decides; the packet is later than this method permits
     ],
 )
 def test_a_pulse_that_comes_in_the_next_block(method: Method, block: int) -> None:
@@ -156,7 +156,7 @@ def test_a_pulse_that_comes_in_the_next_block(method: Method, block: int) -> Non
     at_us = 5 * L + L // 4
     switch.pass_on(coloured(0, 1), at_us)
     assert switch.read(PULSE, block & 1) == both(Record(block * L, (1, at_us, 1)))
-    # A late pulse and the pulse of the block look like a duplicate.
+    # After a late pulse, another pulse of the same block looks like a duplicate.
     switch.pass_on(coloured(block & 1 if method is Method.DOUBLE else 0, 1), at_us + 1)
     assert switch.read(PULSE, block & 1) == both(Record(block * L, (2, at_us, 1)))
 
@@ -213,7 +213,7 @@ def test_the_slot_decides_the_meaning_of_a_multiplexed_bit(
 
 
 def samples(switch: Switch, colour: int) -> dict[int, Record]:
-    """Return the record of arrivals for each place."""
+    """Return the record of each place that has a sample, for arrivals and departures alike."""
     places = {place: switch.read(SAMPLE, 8 * colour + place) for place in range(8)}
     assert all(arrival == departure for arrival, departure in places.values())
     return {place: arrival for place, (arrival, _) in places.items() if arrival != NOTHING}
@@ -251,7 +251,7 @@ def test_a_sample_keeps_its_place_until_the_next_block_of_the_colour() -> None:
 
 def test_a_place_keeps_the_first_sample_s_time_together_with_its_hash() -> None:
     method = Method.STEP | Method.HASHED
-    alone = []  # place and hash of each packet
+    alone = []  # place and hash of each packet, sent alone
     for number in range(30):
         switch = Switch(MIDDLE, method)
         switch.pass_on(coloured(0, number=number), 4 * L)

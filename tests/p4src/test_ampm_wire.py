@@ -1,4 +1,4 @@
-"""Raw frames over real interfaces: IPv6 with and without the option, fragments, and long frames."""
+"""Raw frames over real interfaces: IPv6 with and without AltMark option, fragments, long frames."""
 
 import json
 from pathlib import Path

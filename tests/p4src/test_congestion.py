@@ -1,4 +1,4 @@
-"""p4src/congestion: marking, probe results, and hostile probes."""
+"""p4src/congestion: ECN marks, the data that probes collect, and hostile probes."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,10 @@ def test_packets_without_route_or_ttl_are_dropped(program: str, control: str, ip
 
 
 def probed(hops: int, ports: list[int], behind: bytes = b"") -> list[tuple[int, bytes]]:
-    """Return the frames that the switch sends for a probe after `hops` other switches."""
+    """Return the frames that the switch sends for a probe that has passed `hops` other switches.
+
+    `ports` are the output ports that the probe names.
+    """
     data = b"".join(bytes([hop == hops - 1 and 0x80, 9]) + bytes(16) for hop in range(hops))
     frame = PROBE + bytes([hops]) + data + bytes(ports) + behind
     frames: list[tuple[int, bytes]] = switch_of("link_monitor.p4", "MonitorIngress").process(
@@ -64,7 +67,7 @@ def test_a_probe_leaves_by_the_port_that_it_names_for_this_hop() -> None:
     assert port == 2
     assert frame[:15] == PROBE + b"\2"
     told = frame[15 : 15 + 18]
-    assert (told[0] >> 7, told[1]) == (0, 2)  # not that of the first hop, and its port
+    assert (told[0] >> 7, told[1]) == (0, 2)  # not the first hop; sent by port 2
     assert int.from_bytes(told[2:6], "big") == len(PROBE) + 1 + 18 + 2 + len(b"behind")
     assert frame[15 + 18 :] == bytes([0x80, 9]) + bytes(16) + b"\1\2behind"
 
@@ -72,9 +75,9 @@ def test_a_probe_leaves_by_the_port_that_it_names_for_this_hop() -> None:
 @pytest.mark.parametrize(
     ("hops", "ports"),
     [
-        (0, []),  # no ports
-        (1, [1]),  # no port for this hop
-        (MOST_HOPS, [2] * MOST_HOPS),  # no room for this hop
+        (0, []),  # the probe names no ports
+        (1, [1]),  # the probe names no port for this hop
+        (MOST_HOPS, [2] * MOST_HOPS),  # the probe has no room for this hop
         (MOST_HOPS + 3, [2] * 20),
         (255, []),
     ],

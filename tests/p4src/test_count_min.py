@@ -1,6 +1,6 @@
 """p4src/count_min counts each packet of a flow in each row.
 
-The index in a row equals the index that the controller computes.
+In a row, it uses the same counter as the controller computes.
 """
 
 import struct
@@ -19,14 +19,14 @@ from minip4.engine.keys import Lpm
 
 PROGRAM = Path(__file__).parents[2] / "p4src" / "count_min" / "count_min.p4"
 INGRESS = "CountMinIngress"
-WIDTH = 272  # default of the program
+WIDTH = 272  # the program's default
 CPU_PORT = 255
 ANSWER = struct.Struct(">HI6s8Q")
 MAC = "02:00:00:00:00:01"
 
 
 class Sketch:
-    """A switch with a sketch, whose hash functions are chosen by `seed`."""
+    """A switch with a sketch. `seed` chooses the hash functions of the sketch."""
 
     def __init__(self, seed: int) -> None:
         self.control = CountMin(WIDTH, seed)
@@ -46,7 +46,7 @@ class Sketch:
         assert len(self._switch.process(1, bytes(Ether(dst=MAC, src=MAC) / packet), 0)) == 1
 
     def counters(self) -> NDArray[np.int64]:
-        """Read the counters by readout packets, as the controller does."""
+        """Read all counters by readout packets, as the controller does."""
         columns = [self._ask(index) for index in range(WIDTH)]
         return np.array(columns, dtype=np.int64).T
 
@@ -54,7 +54,7 @@ class Sketch:
         return self.control.estimate(counters, self.control.places(*flow))
 
     def _ask(self, index: int) -> tuple[int, ...]:
-        request = struct.pack(">HI", COUNTERS, index) + bytes(8)  # minimum size for simple_switch
+        request = struct.pack(">HI", COUNTERS, index) + bytes(8)  # min size for simple_switch
         ((port, answer),) = self._switch.process(CPU_PORT, request, 0)
         assert port == CPU_PORT
         return ANSWER.unpack_from(answer)[3 : 3 + ROWS]
@@ -77,7 +77,7 @@ def test_flows_that_share_no_counter_are_counted_exactly(seed: int) -> None:
         segment = (UDP if protocol == 17 else TCP)(sport=sport, dport=dport)
         for _ in range(packets):
             sketch.send(IP(src=src, dst=dst) / segment)
-    sketch.send(IP(src="10.0.0.1", dst="10.0.0.2") / ICMP())  # no ports: not part of a flow
+    sketch.send(IP(src="10.0.0.1", dst="10.0.0.2") / ICMP())  # not counted, because it has no ports
     counters = sketch.counters()
     assert [*counters.sum(axis=1)] == [sum(FLOWS.values())] * ROWS
     assert {flow: sketch.estimate(counters, flow) for flow in FLOWS} == FLOWS
@@ -85,7 +85,7 @@ def test_flows_that_share_no_counter_are_counted_exactly(seed: int) -> None:
 
 
 def test_the_rows_hash_independently() -> None:
-    """Flows that share a counter in one row are spread evenly over another row."""
+    """Flows that share a counter in the first row are spread evenly over the other rows."""
     control = CountMin(WIDTH, seed=3)
     places = np.array(
         [control.places("10.0.0.1", "10.0.0.2", 17, n >> 16, n & 0xFFFF) for n in range(200_000)]
@@ -94,4 +94,4 @@ def test_the_rows_hash_independently() -> None:
     assert len(together) == pytest.approx(200_000 / WIDTH, rel=0.2)
     for row in range(1, ROWS):
         counts = np.bincount(together[:, row], minlength=WIDTH)
-        assert counts.max() < 20  # 735 flows in 272 counters are 2.7 per counter
+        assert counts.max() < 20  # mean 2.7: 735 flows in 272 counters

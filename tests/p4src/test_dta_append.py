@@ -1,4 +1,4 @@
-"""Append: each entry is in memory once and in order, written in batches."""
+"""Append: memory has each entry once, and in order. A translator writes entries in batches."""
 
 import random
 
@@ -19,7 +19,10 @@ def entry(data: int, number: int = 0, **base: int) -> bytes:
 
 @pytest.mark.parametrize("size", BATCHES)
 def test_a_batch_is_one_write_and_none_is_lost_at_the_end_of_the_ring(size: int) -> None:
-    """The published translator overwrites the first batch of each lap."""
+    """Each of 11 batches is one request. The reader finds all entries, also when the ring wraps.
+
+    The published translator overwrites the first batch of each lap.
+    """
     translator = Gatherer()
     ring = translator.lists(size, batches=4, count=1)[0]
     reader, found, writes = Reader(ring), [], []
@@ -57,7 +60,7 @@ def test_an_incomplete_batch_can_be_flushed() -> None:
         translator.report(entry(number, 1))
     assert translator.flush(LIST, 1) == 1
     assert reader.pull().tolist() == [7, 8]
-    assert translator.flush(LIST, 1) == 0  # no entry is batched
+    assert translator.flush(LIST, 1) == 0  # no entry waits for a batch
     assert translator.flush(LIST, 0) == 0
     for number in range(4):
         translator.report(entry(number, 1))
@@ -97,9 +100,9 @@ def test_the_prototype_appends_to_the_same_lists() -> None:
 
 @pytest.mark.parametrize("number", [4, 5, 0x7FFFFFFF, 0xFFFFFFFF])
 def test_unknown_lists_are_not_written(number: int) -> None:
-    """The published generator also sends to a list that does not exist.
+    """An entry for a list that is not configured is counted, and not written.
 
-    The published translator writes these entries.
+    The published generator also sends such entries, and the published translator writes them.
     """
     translator = Gatherer()
     rings = translator.lists(1, batches=4, count=4, first=8)
@@ -111,7 +114,10 @@ def test_unknown_lists_are_not_written(number: int) -> None:
 
 
 def test_lists_have_the_registers_that_they_were_given() -> None:
-    """The other services use other registers."""
+    """Lists use only the registers of their own service.
+
+    The other services use the other registers.
+    """
     translator = Gatherer()
     translator.lists(2, batches=4, count=4, first=8)
     for _ in range(3):
@@ -147,12 +153,16 @@ def test_an_entry_that_was_here_before_is_not_appended_again() -> None:
 
 
 def test_an_entry_over_the_rate_is_batched_when_it_is_retransmitted() -> None:
-    """Only a write of a batch costs a request."""
+    """An entry that would complete a batch too early is rejected. Its retransmission is accepted.
+
+    Entries that complete no batch are always accepted, because only the write of a batch is a
+    request.
+    """
     translator = Gatherer()
     ring = translator.lists(2, batches=8, count=1)[0]
     translator.limit(1, interval_ns=1_000_000)
     written = [translator.report(entry(number), time_us=1) for number in range(5)]
-    # the last two are rejected, because they would complete a batch
+    # each of the last two entries would complete a batch, so it is rejected
     assert written == [0, 1, 0, 0, 0]
     assert translator.events()["too fast"] == 2
     assert translator.report(entry(3), time_us=2000) == 1

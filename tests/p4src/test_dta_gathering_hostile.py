@@ -1,6 +1,6 @@
-"""Hostile reports: any list, hop, column or length.
+"""Hostile reports to a translator that batches reports: any list, hop, column or length.
 
-The tests also use truncated or damaged reports, and random packet-outs.
+Other reports are truncated or damaged, and random packets come from the CPU port.
 """
 
 import random

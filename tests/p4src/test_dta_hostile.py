@@ -1,4 +1,4 @@
-"""Damaged or hostile reports are counted, and write nothing outside of regions."""
+"""Damaged or hostile reports are counted, and nothing outside of a region is written."""
 
 import random
 from collections import Counter
@@ -45,7 +45,10 @@ FRAMES = [
 
 
 def translator() -> Translator:
-    """Return a translator with a store per primitive; one region is smaller than configured."""
+    """Return a translator with a store per kind of report.
+
+    The translator believes that one region is longer than it is.
+    """
     made = Translator()
     made.session(1, slot(1), SLOTS)
     made.session(2, slot(3), SLOTS // 2)
@@ -59,14 +62,15 @@ def translator() -> Translator:
 
 
 def events(made: Translator) -> dict[str, int]:
-    """Return the counters of all reporters."""
+    """Return the sums of the event counters of all reporters."""
     return dict(sum((Counter(made.events(reporter)) for reporter in range(3)), Counter()))
 
 
 def test_hostile_reports_have_the_effect_of_the_documentation_model() -> None:
-    """The reports are of all primitives and formats.
+    """500 hostile reports have the same effect on a translator as on a model of the documentation.
 
-    They have any key, list, column, hop, redundancy, length and sequence number.
+    The reports are of all primitives and formats. They have any key, list, column, hop, redundancy,
+    length and sequence number.
     """
     counted = dta_model.fuzz(seed=1, count=500)
     assert set(counted) == {
@@ -77,14 +81,14 @@ def test_hostile_reports_have_the_effect_of_the_documentation_model() -> None:
 
 
 def numbered(frame: bytes, sequence: int) -> bytes:
-    """If a report has Telemark's format, return it with another sequence number."""
+    """Return a report with another sequence number. Prototype reports are returned unchanged."""
     if frame[36:38] != OUR_PORT:
         return frame
     return frame[: PAYLOAD + 4] + sequence.to_bytes(4, "big") + frame[PAYLOAD + 8 :]
 
 
 def damaged(frame: bytes, rng: random.Random) -> bytes:
-    """Change some bytes after the UDP ports, and sometimes truncate the frame."""
+    """Return the frame with some changed bytes after the UDP ports. Some frames are truncated."""
     data = bytearray(frame)
     for _ in range(rng.randrange(1, 5)):
         data[rng.randrange(UDP_LENGTH, len(data))] = rng.choice((0, 1, 3, 7, 8, 9, 0x7F, 0xFF))
@@ -93,7 +97,10 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_reports_do_no_harm(seed: int) -> None:
-    """The collector rejects no request to its address, and each report has one event."""
+    """For 600 reports, most of them damaged, the collector rejects no request of the translator.
+
+    Each report increments one event counter. Requests and NACKs are well formed.
+    """
     made, rng, came = translator(), random.Random(seed), 0
     made.track(2, 0)
     for n in range(600):
@@ -116,7 +123,7 @@ def test_damaged_reports_do_no_harm(seed: int) -> None:
 @pytest.mark.parametrize("missing", [0, 1, 2, 7, 8])
 @pytest.mark.parametrize("adds", [False, True], ids=["writes", "adds"])
 def test_a_region_ends_at_its_last_byte(missing: int, *, adds: bool) -> None:
-    """If the last slot exceeds the region by a single byte, no request is sent."""
+    """A report for the last slot of a region is not written if the region ends a byte too early."""
     keys = key_words(range(1000))
     last = int(np.flatnonzero(slots(keys, 1, SLOTS)[0] == SLOTS - 1)[0])
     made = Translator()
@@ -146,7 +153,10 @@ def test_a_report_that_was_cut_writes_nothing(length: int) -> None:
 
 
 def test_a_report_with_a_wrong_length_writes_nothing() -> None:
-    """Bytes after the end of the datagram are padding, and not part of the report."""
+    """A report whose UDP length is wrong for its kind writes nothing.
+
+    Bytes after the end of the datagram are padding, and no part of the report.
+    """
     made = translator()
     for report in (KeyWrite(key=1, data=[1]), KeyIncrement(key=1, addend=1)):
         frame = ours(report)
@@ -160,7 +170,10 @@ def test_a_report_with_a_wrong_length_writes_nothing() -> None:
 
 @pytest.mark.parametrize("first", [0x00, 0x20, 0x90, 0xFF])
 def test_a_version_that_is_not_known_has_no_number(first: int) -> None:
-    """Another version may have other positions of fields, so the translator requests no report."""
+    """A report of another version has no effect on sequence numbers: there is no NACK.
+
+    Such a version may have its fields at other positions.
+    """
     frame = bytearray(ours(REPORTS[0], reporter=7, sequence=9, retransmittable=1))
     frame[PAYLOAD] = first
     made = translator()

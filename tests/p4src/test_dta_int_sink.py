@@ -1,7 +1,4 @@
-"""An INT sink that reports paths by DTA.
-
-The tests check which packets have a DTA report, and which have an INT report.
-"""
+"""An INT sink that reports paths by DTA. Some packets have a DTA report, and some an INT report."""
 
 import random
 from collections.abc import Sequence
@@ -51,12 +48,15 @@ from minip4.engine.keys import Exact, Ternary
 
 NODE_ID, LATENCY = 0x8000, 0x2000
 NODE = 9
-LISTS = {0: 17, 3: 18}  # lists of events: new flows, changed paths
+LISTS = {0: 17, 3: 18}  # event -> its list; the events are new flows and changed paths
 M, E = Flag.MTU_EXCEEDED, Flag.HOPS_EXCEEDED
 
 
 class Sink(Switch):
-    """Node 9: packets with INT from port 1 leave the domain by port 2. Reports leave by port 3."""
+    """Node 9, an INT sink. Packets with INT from port 1 leave by port 2, without INT.
+
+    Reports leave by port 3.
+    """
 
     def __init__(
         self, wanted: int = DATA, *, period_us: int = NEVER, kept: int = 0,
@@ -84,21 +84,21 @@ class Sink(Switch):
         self.engine.mirror_set(SESSIONS + 1, [(TO_COLLECTOR, 0)])
 
     def report_queue(self) -> None:
-        """Make the queue full for the next packet."""
+        """Let the next packet find a full queue, however short the queue is."""
         queues = "SinkEgress.departure.packet.queue_reports"
         self.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
                               [0, 0, 1, 0xF000])  # fmt: skip
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """Return all sent frames, ordered by port, then by time."""
+        """Return all frames that the sink sends for this frame, ordered by port, then by time."""
         return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
 
     def path_reports(
         self, frame: bytes, time_us: int = 0, *, leaves: bytes | None = None
     ) -> list[Report]:
-        """Return the reports of a packet.
+        """Return the DTA reports about a packet.
 
-        Assert that the packet is forwarded as `leaves`, or by default as any packet.
+        Assert that the forwarded frame is `leaves`, by default udp().
         """
         (port, out), *others = self.send(frame, time_us)
         assert (port, out) == (OUT, udp() if leaves is None else leaves)
@@ -107,7 +107,7 @@ class Sink(Switch):
 
 
 def pushed(frame: bytes, *nodes: int, instructions: int = NODE_ID, **given: int) -> bytes:
-    """Return the frame after these switches have added INT."""
+    """Return the frame after it passed these nodes. The first node is the source."""
     source = Switch(nodes[0], outside=[IN])
     version = 6 if frame[12:14] == b"\x86\xdd" else 4
     source.embed_data(instructions, version=version, **given)
@@ -118,7 +118,7 @@ def pushed(frame: bytes, *nodes: int, instructions: int = NODE_ID, **given: int)
 
 
 def key(protocol: int = 17) -> bytes:
-    """Return the key of the flow of all packets in this file."""
+    """Return the key of the only flow of this protocol in this file."""
     return bytes.fromhex("0a000001 0a000002 0fa0 1388") + bytes([protocol, 0, 0, 0])
 
 
@@ -157,9 +157,10 @@ def test_a_packet_through_one_switch_has_a_path_of_one_hop() -> None:
 
 
 def test_a_host_cannot_make_up_where_its_packets_were() -> None:
-    """A host cannot add or remove hops either.
+    """For a packet that a host sends with INT, the sink reports no path.
 
-    INT from outside the domain counts as payload, and the sink does not watch it.
+    INT from outside the domain counts as payload. So a host can neither invent hops nor remove
+    some.
     """
     sink = Sink(outside=(IN, OUT))
     sink.embed_data(NODE_ID)
@@ -234,9 +235,10 @@ def test_nacks_to_others_pass() -> None:
 
 @pytest.mark.parametrize("given", [{"instructions": NODE_ID | LATENCY}, {"version": 6}])
 def test_packets_that_do_not_fit_a_dta_report_have_an_int_report(given: dict[str, int]) -> None:
-    """Packets of unwatched flows have an INT report, too.
+    """If the INT data of a packet do not fit a DTA report, the packet has an INT report.
 
-    DTA reports leave no gap in the sequence numbers of INT reports.
+    Packets of flows that are not watched have an INT report, too. DTA reports leave no gap in the
+    sequence numbers of INT reports.
     """
     sink, known = Sink(period_us=0), pushed(udp(), 3)
     frame = udp(version=given.pop("version", 4))
@@ -260,9 +262,10 @@ def test_packets_that_int_would_not_report_are_not_reported() -> None:
 
 
 def test_of_packets_that_never_had_int_md_there_is_no_path() -> None:
-    """The packets enter and leave the domain at the same switch.
+    """A packet that never had INT-MD has an INT report, but no path.
 
-    In this test, the switch uses mode INT-XD, or does not sample the packet.
+    It enters and leaves the domain at the same switch. This switch uses INT-XD, or does not sample
+    the packet.
     """
     exported = Sink(outside=(IN, OUT))
     exported.watch("export_data", [NODE_ID, ALL])
@@ -280,7 +283,7 @@ def test_packets_in_transit_are_reported_by_int() -> None:
 
 
 def test_damaged_frames_do_no_harm() -> None:
-    """For any input, reports of both kinds are well formed."""
+    """For damaged frames, all DTA reports and INT reports of the sink are well formed."""
     sink, rng, path_reports, reports = Sink(127, period_us=0, kept=1), random.Random(1), 0, 0
     frames = [*insides(), *(pushed(udp(), *range(1, n)) for n in range(2, 8)), nack(3, 9)]
     for frame in frames:

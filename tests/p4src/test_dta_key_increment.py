@@ -1,4 +1,4 @@
-"""Key-Increment: a report adds to the counters of the region, in each row."""
+"""Key-Increment: in each row, a report adds to a counter of the region."""
 
 import random
 
@@ -18,7 +18,7 @@ KEY = 0x0123456789ABCDEF_FEDCBA9876543210
 
 
 def translator(rows: int = ROWS) -> tuple[Translator, np.ndarray]:
-    """Return a translator with a store of counters, and the store's content."""
+    """Return a translator with a store of counters, and the content of this store."""
     made = Translator()
     region = made.session(1, COUNTER, rows * SLOTS, fetch_add=True)
     made.counters(SLOTS)
@@ -40,9 +40,10 @@ def test_counters_are_those_of_the_model() -> None:
 
 
 def test_a_request_has_the_bytes_of_a_fetch_add() -> None:
-    """The request of the prototype has no compare field.
+    """A request is a complete FETCH_ADD, with all lengths right.
 
-    It is four bytes longer than its length field says.
+    The request of the prototype has no compare field, and is four bytes longer than its length
+    field says.
     """
     made, _ = translator()
     made.report(ours(KeyIncrement(redundancy=1, key=KEY, addend=5)))

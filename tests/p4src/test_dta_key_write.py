@@ -1,4 +1,4 @@
-"""Key-Write: a report writes its data to the region, in each copy."""
+"""Key-Write: a report writes its data to the region, once per copy."""
 
 import random
 from pathlib import Path
@@ -29,7 +29,7 @@ def dtype(words: int) -> np.dtype:
 def translator(
     words: int = 1, count: int = SLOTS, *, bits: int = 31, program: Path = PROGRAM
 ) -> tuple[Translator, np.ndarray]:
-    """Return a translator with one store, and the store's content."""
+    """Return a translator with one store, and the content of this store."""
     made = Translator(program)
     region = made.session(1, dtype(words), count)
     made.key_write(words, count, bits=bits)
@@ -51,7 +51,10 @@ def test_each_copy_lies_in_its_slot(words: int, copies: int) -> None:
 
 
 def test_many_keys_lie_where_their_hashes_say() -> None:
-    """The last report for a slot remains in memory."""
+    """After 300 reports, each slot has the data of the last report that was written to it.
+
+    The test computes the slots from the hashes of the keys.
+    """
     made, records = translator(count=256)
     rng, expected = random.Random(1), np.zeros(256, dtype(1))
     for value in range(300):
@@ -93,9 +96,10 @@ def test_the_plain_translator_reads_the_prototype_s_shorter_header() -> None:
 
 
 def test_keys_with_one_common_slot_have_different_other_slots() -> None:
-    """The prototype uses CRCs of a key with different initial values.
+    """40 keys whose first copies share a slot have their second copies in over 25 different slots.
 
-    Such CRCs of two keys collide in all copies or in none.
+    The prototype uses CRCs of a key with different initial values. With these, keys that share one
+    slot share all.
     """
     made, records = translator()
     keys = [key for key in range(1 << 12) if slots(key_words([key]), 1, SLOTS)[0, 0] == 7][:40]

@@ -1,4 +1,4 @@
-"""Postcarding: the reports of the hops of a path become one chunk."""
+"""Postcarding: the reports of all hops of a path become one chunk of memory."""
 
 import random
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ def send(translator: Gatherer, key: int, order: Iterable[int], **fields: int) ->
 
 
 def path(memory: NDArray[np.void], key: int, copies: int = 1) -> list[int | None]:
-    """Return the known values of hops, up to the last known one."""
+    """Return the values of the hops of a path, as a query finds them. An unknown value is None."""
     found = Postcards(memory, VALUES, copies).query(key_words([key]))
     return [int(value) if known else None
             for value, known in zip(found.values[0], found.is_known[0], strict=True)
@@ -69,7 +69,10 @@ def test_one_hop_that_knows_the_length_is_enough() -> None:
 
 
 def test_a_second_path_of_a_flow_is_written_too() -> None:
-    """The published translator does not free the row after the fifth postcard."""
+    """After a path is complete, the next postcards of the same flow become another path.
+
+    The published translator does not free the row of the cache after the fifth postcard.
+    """
     translator = Gatherer()
     (memory,) = translator.cache()
     for first in (100, 200, 300):
@@ -88,7 +91,10 @@ def test_a_hop_that_reports_again_has_its_last_value() -> None:
 
 
 def test_a_new_flow_in_a_used_row_writes_the_path_of_the_old_flow() -> None:
-    """The published translator writes this path to the slot of the new flow."""
+    """If a new flow needs the row of an old flow, the incomplete path of the old flow is written.
+
+    The published translator writes this path to the slot of the new flow.
+    """
     translator = Gatherer()
     (memory,) = translator.cache(rows=1)
     assert send(translator, A, [0, 2]) == [0, 0]
@@ -144,7 +150,7 @@ def test_an_evicted_path_has_its_own_copies() -> None:
 
 
 def test_paths_lie_in_the_session_of_their_key() -> None:
-    """An evicted path is written in its own session, not in the session of the new path."""
+    """A path is in the session of its key, even if a path of another session evicted it."""
     translator = Gatherer()
     memories = translator.cache(rows=1, sessions=4)
     keys = [*range(1, 40)]
@@ -164,7 +170,7 @@ def test_an_immediate_is_that_of_the_path_which_asked_for_it() -> None:
     send(translator, A, [0], immediate=1)
     send(translator, B, [0])  # evicts the path of A
     assert ImmDt in Ether(translator.sent[-1])
-    # evicts the path of B, which did not request a notification
+    # evicts the path of B, whose postcard did not request a notification
     send(translator, A, [0], immediate=1)
     assert ImmDt not in Ether(translator.sent[-1])
     assert send(translator, A, [1, 2, 3, 4])[-1] == 1
@@ -191,7 +197,7 @@ def test_invalid_hops_and_lengths_are_refused(fields: dict[str, int]) -> None:
     send(translator, A, [0])
     assert translator.report(postcard(B, **fields)) == 0
     assert translator.events() == {"translated": 1, "out of range": 1}
-    assert translator.flush(ROW, 0) == 1  # the row of A is unchanged
+    assert translator.flush(ROW, 0) == 1  # the path of A is still in its row
 
 
 def test_the_prototypes_hop_zero_is_refused() -> None:
@@ -202,7 +208,7 @@ def test_the_prototypes_hop_zero_is_refused() -> None:
 
 
 def test_memory_agrees_with_a_cache_model() -> None:
-    """For any keys, hops and lengths, each written path is the path that a cache model predicts."""
+    """For 1,500 random postcards, the memory has the paths that a model of the cache predicts."""
     translator, rng, count = Gatherer(), random.Random(4), 8
     (memory,) = translator.cache(slots=1 << 12, rows=count)
     cache: dict[int, tuple[int, dict[int, int]]] = {}

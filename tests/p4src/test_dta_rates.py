@@ -1,4 +1,4 @@
-"""Rate limits of sessions, and the handling of rejected reports."""
+"""Rate limits of sessions, and what happens to reports that exceed them."""
 
 from dta_path import ours
 from test_dta_sequence import ONE, Prototype, Tracked
@@ -9,9 +9,9 @@ INTERVAL_US = 10
 
 
 def test_so_many_requests_in_a_time() -> None:
-    """Each session has its own interval.
+    """A session may send a burst of 4 requests, and then one per interval.
 
-    A session may send a burst of 4 requests, and another burst after some time.
+    After a long pause, it may send another burst of 4 requests, but no more.
     """
     made = Tracked()
     made.limit(1, INTERVAL_US * 1000, burst_ns=3 * INTERVAL_US * 1000)
@@ -32,7 +32,7 @@ def test_each_copy_takes_its_part_of_the_rate() -> None:
     made.limit(1, INTERVAL_US * 1000)
     four = KeyIncrement(redundancy=4, key=1, addend=1)
     taken = [made.report(ours(four), time_us) for time_us in (0, 39, 40, 41, 80)]
-    assert taken == [1, 0, 1, 0, 1]  # the region has only one of the four rows
+    assert taken == [1, 0, 1, 0, 1]  # of four rows, only one is in the region
     assert made.session_events()["out of region"] == 9
 
 
@@ -42,7 +42,7 @@ def test_reports_over_the_rate_are_requested_again() -> None:
     made.take(0, 1, 2)
     assert (made.count, made.asked(), made.missing) == (1, [(1, 1), (2, 1)], 2)
     made.take(1, time_us=INTERVAL_US)
-    made.take(2, time_us=INTERVAL_US + 1)  # too early a second time
+    made.take(2, time_us=INTERVAL_US + 1)  # this retransmission is too early again
     assert made.missing == 1
     made.take(2, time_us=2 * INTERVAL_US)
     made.take(3, time_us=3 * INTERVAL_US)

@@ -1,4 +1,4 @@
-"""The reports of a DTA reporter on packets of users: changes, samples, counts, events."""
+"""Reports that a DTA reporter sends about packets of users: changes, samples, counts, events."""
 
 from zlib import crc32
 
@@ -36,11 +36,11 @@ from scapy.layers.l2 import Ether
 from minip4.engine.keys import Exact, Lpm
 
 PORTS_WORD, LATENCY_WORD = 0, 3
-TIME_MASK = 0xFFF00000  # mask for the last word of the record, the time: it changes every 1.05 s
+TIME_MASK = 0xFFF00000  # bits of the time (the last word of the data) that change every 1.05 s
 
 
 def masked(word: int, mask: int = 0xFFFFFFFF) -> int:
-    """Return a mask for one word of the record."""
+    """Return a mask for all words of the data: `mask` for this word, and 0 for the others."""
     return mask << 32 * (6 - word)
 
 
@@ -92,7 +92,7 @@ def test_samples_have_the_share_that_was_asked_for() -> None:
     reporter.write_data(1)
     reporter.follow(share=1 << 30)
     count = sum(len(reporter.reports(udp())) for _ in range(400))
-    assert 60 <= count <= 140  # mean 100, 4 standard deviations
+    assert 60 <= count <= 140  # mean 100, plus or minus 4 standard deviations
 
 
 def test_an_unchanged_flow_without_sampling_is_not_reported_again() -> None:
@@ -175,7 +175,7 @@ def test_a_postcard_has_the_hop_number() -> None:
         assert (report.opcode, report.detail) == (POSTCARDING, bytes([2, hop, 0, 0]))
         assert (report.key, report.words) == (key(dport=port), (7,))
         assert reporter.reports(udp(dport=port, ttl=ttl)) == []
-    assert reporter.reports(udp(dport=99, ttl=59)) == []  # a path has five hops at most
+    assert reporter.reports(udp(dport=99, ttl=59)) == []  # the sixth hop: a path has five at most
 
 
 def test_a_router_reports_routed_packets() -> None:
@@ -187,7 +187,7 @@ def test_a_router_reports_routed_packets() -> None:
     (port, out), (to, report) = reporter.send(bytes(5) + b"\x77" + frame[6:])
     assert (port, to) == (OUT, TO_TRANSLATOR)
     assert (Ether(out).dst, Ether(out)[IP].ttl) == ("02:00:00:00:00:02", 61)
-    assert parse_report(report).detail == bytes([2, 2, 0, 0])  # after two routers
+    assert parse_report(report).detail == bytes([2, 2, 0, 0])  # hop 2
 
 
 def test_flows_keep_to_a_translator_whose_numbers_are_its_own() -> None:

@@ -1,4 +1,4 @@
-"""Reports that a DTA reporter retransmits after NACKs, and reports that are no longer available."""
+"""Reports that a DTA reporter sends again after NACKs. It can no longer send old reports again."""
 
 import random
 from pathlib import Path
@@ -24,7 +24,7 @@ from reporter_path import (
 
 
 def sent(reporter: Reporter, count: int) -> list[bytes]:
-    """Return the reports of `count` packets of different lengths, as frames."""
+    """Let `count` packets of different lengths arrive. Return their reports, as frames."""
     found = []
     for number in range(count):
         for port, frame in reporter.send(udp(number), 7 * number):
@@ -34,7 +34,7 @@ def sent(reporter: Reporter, count: int) -> list[bytes]:
 
 
 def kept(words: int = 7) -> Reporter:
-    """Return a reporter that reports all packets and stores the reports."""
+    """Return a reporter that reports all packets, and stores all reports."""
     reporter = Reporter()
     reporter.write_data(words, immediate=1, kept=1)
     reporter.follow(share=ALL)
@@ -42,7 +42,7 @@ def kept(words: int = 7) -> Reporter:
 
 
 def again(reporter: Reporter, frame: bytes, time_us: int = 10_000) -> list[bytes]:
-    """Return the retransmitted reports to the translator after a NACK, in order."""
+    """Return the reports that the reporter sends again after a NACK, in order."""
     out = reporter.send(frame, time_us, TO_TRANSLATOR)
     assert {port for port, _ in out} <= {TO_TRANSLATOR}
     return [frame for _, frame in out]
@@ -55,7 +55,7 @@ def test_missing_reports_are_retransmitted_unchanged(words: int) -> None:
     assert again(reporter, nack(3, 4)) == frames[3:7]
     assert again(reporter, nack(9, 1)) == frames[9:]
     assert reporter.events() == {"sent": 10, "nacked": 2, "resent": 5}
-    assert sent(reporter, 1)[0][46:50] == (10).to_bytes(4, "big")  # numbering continues
+    assert sent(reporter, 1)[0][46:50] == (10).to_bytes(4, "big")  # the next report has number 10
 
 
 def test_numbers_and_rings_of_translators_are_apart() -> None:
@@ -72,7 +72,10 @@ def test_numbers_and_rings_of_translators_are_apart() -> None:
 
 
 def of_two_kinds(kept: int) -> tuple[Reporter, list[bytes]]:
-    """Return two flows, each with an event and then a record; `kept` selects the stored reports."""
+    """Return a reporter, and its reports about two flows: for each an event, and then data.
+
+    Events are stored, and data are stored if `kept` is 1.
+    """
     reporter = Reporter()
     reporter.write_data(1, wanted=START | DATA, kept=kept)
     reporter.append(STARTED, 17, kept=1)
@@ -104,11 +107,14 @@ def test_reports_that_were_never_sent_are_counted(first: int, count: int) -> Non
     assert reporter.events() == {"sent": 10, "nacked": 1, "never sent": 1}
 
 
-LOOKUPS, MAX_LOOKUPS = 16, 16 * 1024  # as in reporter_ring.p4
+LOOKUPS, MAX_LOOKUPS = 16, 16 * 1024  # the values in reporter_ring.p4
 
 
 def test_new_reports_limit_the_retransmissions_for_forged_nacks() -> None:
-    """Reports that are lost after the forged NACKs are retransmitted when there are new reports."""
+    """Each new report permits 16 retransmissions, so 10 reports answer only 16 of 50 forged NACKs.
+
+    After the forged NACKs, a lost report is sent again as soon as there is a new report.
+    """
     reporter = kept(1)
     frames = sent(reporter, 10)
     again_and_again = [again(reporter, nack(0, 10)) for _ in range(50)]
@@ -119,7 +125,7 @@ def test_new_reports_limit_the_retransmissions_for_forged_nacks() -> None:
     }  # fmt: skip
     more = sent(reporter, 1)
     assert again(reporter, nack(0, 11)) == [*frames, *more]
-    assert again(reporter, nack(0, 11)) == frames[: LOOKUPS - 11]  # the first reports
+    assert again(reporter, nack(0, 11)) == frames[: LOOKUPS - 11]  # 5 retransmissions remain
 
 
 def test_the_credit_for_retransmissions_is_limited() -> None:
@@ -148,13 +154,13 @@ def test_damaged_nacks_do_no_harm() -> None:
         bent = bytearray(whole)
         bent[rng.randrange(34, len(whole))] = rng.randrange(256)
         assert set(again(reporter, bytes(bent))) <= {*frames}
-    sent(reporter, 1)  # earns the budget for another NACK
+    sent(reporter, 1)  # a new report, which permits further retransmissions
     assert again(reporter, whole) == frames[3:7]
 
 
 @pytest.fixture(scope="module")
 def small_ring(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the program with a ring of eight reports."""
+    """Return the path of the reporter's program with a ring for only eight reports."""
     program = tmp_path_factory.mktemp("ring") / "small.p4"
     program.write_text(f'#define DTA_RING 8\n#include "{FOLDER / "reporter.p4"}"\n')
     return program
@@ -173,9 +179,9 @@ def test_overwritten_reports_are_counted(small_ring: Path) -> None:
 
 @pytest.mark.parametrize("later", [64, 65])
 def test_old_reports_count_as_overwritten(later: int, small_ring: Path) -> None:
-    """For the last 64 reports, the reporter knows whether it had to store them.
+    """A stored report counts as overwritten after 64 or 65 later reports that were not stored.
 
-    Later reports use the entries of earlier reports.
+    Only for the last 64 reports, the reporter knows whether it had to store them.
     """
     reporter = Reporter(str(small_ring))
     reporter.write_data(kept=1)
@@ -193,7 +199,7 @@ def test_the_ring_agrees_with_a_list_of_the_last_reports(small_ring: Path) -> No
     reporter.watch(START, dst_port=5000)
     reporter.append(STARTED, 17, kept=1)
     reporter.follow(idle_us=1)
-    reporter.write_data(1, wanted=DATA)  # for all other flows, whose reports are not stored
+    reporter.write_data(1, wanted=DATA)  # reports of all other flows are not stored
     slots: dict[int, tuple[int, bytes]] = {}
     essential, asked, found, left = set(), 0, 0, 0
     for number in range(300):

@@ -1,4 +1,4 @@
-"""Restarts of the collector or translator during reports: the loss is bounded and known.
+"""The collector or the translator restarts while reports arrive. The loss is bounded and known.
 
 Earlier writes remain, each report is counted at most once, and no query result is wrong.
 """
@@ -20,14 +20,16 @@ from collectors.dta.postcarding import Postcards
 from collectors.roce.region import Region
 
 REPORTS, REPORTER = 96, 7
-DOWN = range(40, 56)  # reports during the downtime
-RESTART = 42  # restart of the translator: reports 40 and 41 wait for their batch, path and columns
+DOWN = range(40, 56)  # numbers of the reports during the collector's downtime
+# Number of the first report after the translator's restart. At the restart, reports 40 and 41 wait
+# for the rest of their batch, path or columns.
+RESTART = 42
 SLOTS, ROWS, BATCH, HOPS, EIGHT = 1 << 12, 64, 4, 5, 8
 KEYS = [0x9E3779B97F4A7C15F39CC0605CEDC835 * n % (1 << 128) for n in range(1, REPORTS + 1)]
 
 
 class System(Gatherer):
-    """A translator with all stores, and a tracked reporter."""
+    """A translator with stores of all kinds. It tracks one reporter."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +50,7 @@ class System(Gatherer):
             self.report(ours(report(number), reporter=REPORTER, sequence=number, retransmittable=1))
 
     def flush_all(self) -> None:
-        """Flush all batched reports."""
+        """Flush all reports that wait in the translator."""
         self.flush(LIST, 0)
         for row in range(ROWS):
             self.flush(ROW, row)
@@ -77,7 +79,7 @@ def column(number: int) -> Packet:
 
 
 def check_values(made: System, kept: Collection[int]) -> None:
-    """Compare the memory with a store to which only these reports were written."""
+    """Check that memory equals a store to which only the reports in `kept` were written."""
     region = Region(slot(1), SLOTS)
     data = np.array([[n + 1] for n in kept], np.uint32)
     Store(region.records).write(key_words([KEYS[n] for n in kept]), data, 2)
@@ -96,9 +98,9 @@ def check_list(made: System, kept: Collection[int]) -> None:
 
 
 def check_paths(made: System, kept: Collection[int]) -> None:
-    """Check that a path has exactly the stored hops."""
+    """Check that memory has exactly the hops of paths whose reports are in `kept`."""
     found = Postcards(made.memory["paths"], range(REPORTS), 2).query(key_words(KEYS))
-    for number in range(REPORTS - 1):  # 95 reports are 19 whole paths
+    for number in range(REPORTS - 1):  # the first 95 reports are 19 whole paths
         path, hop = divmod(number, HOPS)
         assert found.is_known[path, hop] == (number in kept)
         assert found.values[path, hop] == (number if number in kept else 0)
@@ -117,9 +119,9 @@ PRIMITIVES = [(write, check_values), (add, check_counters), (append, check_list)
 def test_a_restart_of_the_collector_loses_only_reports_during_its_downtime(
     report: Callable[[int], Packet], check: Callable[[System, Collection[int]], None]
 ) -> None:
-    """Only reports that the translator would write during the downtime are lost.
+    """A restart of the collector loses only what the translator would write during the downtime.
 
-    Batched reports are in the translator and are written later.
+    Reports that wait in the translator are written later.
     """
     made = System()
     made.take(report, range(DOWN.start))
@@ -128,7 +130,7 @@ def test_a_restart_of_the_collector_loses_only_reports_during_its_downtime(
     made.lost = set()
     made.restart_collector()
     made.take(report, range(DOWN.stop, REPORTS))
-    lost = range(40, 55) if report is postcard else DOWN  # a path is written with its last hop
+    lost = range(40, 55) if report is postcard else DOWN  # 55 to 59 are a path, written later
     check(made, [n for n in range(REPORTS) if n not in lost])
     assert made.nic.counts().refused.total() == 0
     assert made.events(1) == {"translated": REPORTS}
@@ -138,7 +140,11 @@ def test_a_restart_of_the_collector_loses_only_reports_during_its_downtime(
 def test_a_restart_of_the_translator_loses_only_batched_reports(
     report: Callable[[int], Packet], check: Callable[[System, Collection[int]], None]
 ) -> None:
-    """The loss is at most a batch per list, the paths in the cache, and unwritten columns."""
+    """A restart of the translator loses only the reports that wait in it.
+
+    These are at most a batch per list, the paths in the cache, and columns that are not yet
+    complete.
+    """
     before = System()
     before.take(report, range(RESTART))
     made = System()  # a new translator with empty registers

@@ -1,4 +1,4 @@
-"""Sequence numbers of reporters in a translator: missing reports are requested once."""
+"""A translator checks the sequence numbers of reporters, and requests each missing report once."""
 
 import random
 
@@ -24,7 +24,7 @@ ONE = KeyIncrement(redundancy=1, key=1, addend=1)
 
 
 class Tracked(Translator):
-    """A translator with one counter, and the tracked reporter 7; `count` is the counter's value."""
+    """A translator that tracks reporter 7, with a single counter to which each report adds 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Tracked(Translator):
         self.track(1, 7)
 
     def take(self, *sequences: int, retransmittable: int = 1, time_us: int = 0) -> None:
-        """Process reports with these sequence numbers."""
+        """Process reports of reporter 7 with these sequence numbers."""
         for sequence in sequences:
             frame = ours(ONE, reporter=7, sequence=sequence % (1 << 32),
                          retransmittable=retransmittable)  # fmt: skip
@@ -41,16 +41,16 @@ class Tracked(Translator):
 
     @property
     def count(self) -> int:
-        """Return the number of executed reports."""
+        """Return the value of the counter, which is the number of executed reports."""
         return int(self.region.records[0])
 
     def asked(self) -> list[tuple[int, int]]:
-        """Return the first number and the count of each NACK so far."""
+        """Return the first sequence number and the number of reports that each NACK requests."""
         return [(nack[DTA].sequence, nack[Nack].count) for nack in self.nacks]
 
     @property
     def missing(self) -> int:
-        """Return the number of missing reports, counted by the switch."""
+        """Return how many reports are missing, as the translator counts them."""
         return self.engine.register_read("dta_missing", 1)
 
 
@@ -90,7 +90,10 @@ def test_duplicates_are_dropped() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_order_within_the_window_counts_each_once(seed: int) -> None:
-    """With reordering, duplicates and wrapping numbers, the counter equals the exact sum."""
+    """300 reports are executed once each, although they are reordered, and some are duplicated.
+
+    Their numbers wrap.
+    """
     rng = random.Random(seed)
     made, first = Tracked(), (1 << 32) - 150
     made.engine.register_write("dta_expected", 1, first)
@@ -102,7 +105,7 @@ def test_any_order_within_the_window_counts_each_once(seed: int) -> None:
 
 def test_the_window_is_known_to_its_end() -> None:
     made = Tracked()
-    # the next number is WINDOW + 1, so 1 is just inside the window
+    # the next expected number is WINDOW + 1, so that 1 is just inside the window
     made.take(0, *range(2, WINDOW + 1))
     made.take(1, 1, WINDOW + 1)
     assert (made.count, made.asked()) == (WINDOW + 2, [(1, 1)])
@@ -117,7 +120,10 @@ def test_the_longest_gap_that_is_asked_for_comes_whole() -> None:
 
 @pytest.mark.parametrize("away", [WINDOW, 1 << 31, (1 << 32) - WINDOW - 1])
 def test_distant_numbers_are_a_restart(away: int) -> None:
-    """The translator requests no report, because no reporter stores so many reports."""
+    """A sequence number outside of the window counts as a restart of the reporter.
+
+    The translator requests no reports before this number, because no reporter stores so many.
+    """
     made = Tracked()
     made.take(0, away + 1, away + 2, away + 4)
     assert (made.count, made.asked()) == (4, [(away + 3, 1)])
@@ -132,7 +138,10 @@ def test_reports_in_flight_at_the_start_are_not_missing() -> None:
 
 
 def test_a_gap_is_asked_for_whoever_shows_it() -> None:
-    """The report that shows the gap is not retransmitted, but missing reports may be."""
+    """A gap is requested even if the report that shows it cannot be retransmitted.
+
+    The reporter may be able to retransmit the missing reports.
+    """
     made = Tracked()
     made.take(2, retransmittable=0)
     assert (made.asked(), made.count) == ([(0, 2)], 1)
@@ -158,7 +167,10 @@ def test_of_others_numbers_are_not_minded() -> None:
 
 
 def test_a_report_without_a_place_has_come_all_the_same() -> None:
-    """The translator does not request the report again, because it would reject it again."""
+    """A report that is rejected because it has no store is not requested again.
+
+    It would be rejected again.
+    """
     made = Tracked()
     made.take(0)
     made.report(ours(KeyWrite(redundancy=1, key=1, data=[1]), reporter=7, sequence=1))
@@ -171,20 +183,23 @@ SHORT = ShortKeyIncrement(redundancy=1, key=1, addend=1)
 
 
 class Prototype(Tracked):
-    """A translator like Tracked, with a reporter of the prototype, which has no reporter number."""
+    """A translator that also tracks a reporter of the prototype.
+
+    Such reports have no reporter number.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.track(2, 0)
 
     def take(self, *sequences: int, retransmittable: int = 1, time_us: int = 0) -> None:
-        """Process reports, see Tracked."""
+        """Process reports of the prototype with these sequence numbers."""
         for sequence in sequences:
             frame = tracked(SHORT, seqnum=sequence % 256, retransmittable=retransmittable)
             self.report(frame, time_us)
 
     def asked(self) -> list[tuple[int, int]]:
-        """Return the last good number and the UDP port of each NACK so far."""
+        """Return the last accepted sequence number in each NACK, and the UDP port of each NACK."""
         return [(int(bytes(nack[UDP].payload)[0]), nack[UDP].dport) for nack in self.nacks]
 
 
@@ -199,7 +214,10 @@ def test_the_prototype_s_nack_byte_by_byte() -> None:
 
 
 def test_the_prototype_accepts_no_report_after_a_gap_until_the_gap_is_filled() -> None:
-    """Reports after the gap are not written, and each of them causes a NACK."""
+    """Reports of the prototype after a gap are not written. Each of them causes a NACK.
+
+    After the gap is filled, they are accepted.
+    """
     made = Prototype()
     made.take(1, 2, 4, 5)
     assert (made.count, len(made.sent), made.asked()) == (2, 2, [(2, 40044)] * 2)
@@ -209,7 +227,7 @@ def test_the_prototype_accepts_no_report_after_a_gap_until_the_gap_is_filled() -
 
 
 def test_a_prototype_report_with_several_copies_has_one_nack() -> None:
-    """Neither the report nor the NACK is copied."""
+    """A prototype report with four copies that shows a gap causes one NACK, and no write."""
     made = Prototype()
     made.session(2, slot(1), 64)
     made.key_write(1, 64, first=2)
@@ -229,7 +247,11 @@ def test_the_prototype_s_numbers_wrap_and_come_twice() -> None:
 
 
 def test_duplicates_of_the_prototype_cause_no_nack() -> None:
-    """Otherwise, each duplicate would cause a retransmission of all later reports, and so on."""
+    """Seven duplicates of prototype reports cause no NACK.
+
+    Otherwise, each duplicate would cause retransmission of all later reports, and these would be
+    duplicates, too.
+    """
     made = Prototype()
     made.take(*range(250, 260), *range(253, 260), 260)
     assert (made.count, made.nacks) == (11, [])

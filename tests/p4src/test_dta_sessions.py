@@ -1,4 +1,4 @@
-"""Destinations of reports with several collectors or queue pairs, and lost requests."""
+"""The session of each report with several collectors or queue pairs, and lost requests."""
 
 import random
 
@@ -20,13 +20,13 @@ KEYS = [DICE.getrandbits(128) for _ in range(200)]
 
 
 def fill(made: Translator, keys: list[int], copies: int = 2, first: int = 0) -> None:
-    """Send a report for each key, whose data is the index of the key."""
+    """Send a Key-Write report for each key. Its data is the index of the key, plus `first`."""
     for n, key in enumerate(keys, first):
         made.report(ours(KeyWrite(redundancy=copies, key=key, data=[n])))
 
 
 def found(region: Region, keys: list[int], copies: int = 2) -> list[int | None]:
-    """Return the data of each key in a region."""
+    """Return the data that a region has for each key, or None."""
     answers = Store(region.records).query(key_words(keys), copies=copies)
     return [int(data) if is_found else None
             for is_found, (data,) in zip(answers.found, answers.data, strict=True)]  # fmt: skip
@@ -81,12 +81,15 @@ def test_a_report_to_another_switch_passes_as_it_came() -> None:
 
 
 def test_only_a_lost_request_and_the_next_one_are_lost() -> None:
-    """The published translator drops the next 100,000 reports."""
+    """If request 3 of 10 is lost, the memory lacks only the data of requests 3 and 4.
+
+    The published translator drops the next 100,000 reports.
+    """
     made = Translator()
     region = made.session(1, slot(1), SLOTS, psn=0xFFFFFE)
     made.key_write(1, SLOTS)
     made.lost = {3}
-    # the second request has a PSN for which the mask requests an ACK
+    # ack_mask requests an ACK for the PSN of the second request
     fill(made, KEYS[:10], copies=1)
     held = [n if n not in (3, 4) else None for n in range(10)]
     assert found(region, KEYS[:10], 1) == held
@@ -108,9 +111,9 @@ def test_a_lost_copy_leaves_the_others(lost: int) -> None:
 
 
 def test_an_ack_of_an_executed_request_does_not_reduce_the_psn() -> None:
-    """An ACK of a duplicate does not reduce the PSN either.
+    """A duplicated ACK of an executed request does not reduce the PSN of the next request.
 
-    The published translator treats the ACK as a NAK and sets the PSN one too low.
+    The published translator treats an ACK as a NAK, and sets the PSN one too low.
     """
     made = Translator()
     made.session(1, slot(1), SLOTS, ack_mask=0)
@@ -130,7 +133,7 @@ def test_a_probe_repairs_a_session_after_a_lost_nak() -> None:
     region = made.session(1, slot(1), SLOTS, ack_mask=0, patience=4)
     made.key_write(1, SLOTS)
     fill(made, KEYS[:3], copies=1)
-    made.lost, made.is_deaf = {3}, True  # a lost request, and then a lost NAK
+    made.lost, made.is_deaf = {3}, True  # request 3 is lost, and so is its NAK
     fill(made, KEYS[3:6], copies=1, first=3)
     made.is_deaf = False
     fill(made, KEYS[6:20], copies=1, first=6)
@@ -144,7 +147,11 @@ def test_a_probe_repairs_a_session_after_a_lost_nak() -> None:
 
 
 def test_immediates_wait_until_they_are_taken() -> None:
-    """A receiver without room replies RNR; the switch repeats the requests when there is room."""
+    """A request with an immediate is answered by RNR if no receive request is left.
+
+    The request is not written. After the receiver has taken its completions, the next request is
+    written.
+    """
     made = Translator()
     region = made.session(1, slot(1), SLOTS)
     made.key_write(1, SLOTS)

@@ -1,4 +1,4 @@
-"""Sketch-Merge: the memory contains the sum of the reporters' columns."""
+"""Sketch-Merge: memory has the sum of the columns of all reporters."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def test_memory_has_the_sum_of_all_reporters() -> None:
     translator = Gatherer()
     memory, reporters = translator.sketches(K), Reporters(translator)
     first, second = some(seed=1), some(seed=2)
-    assert reporters.send_all(first) == 2  # sixteen columns, eight at a time
+    assert reporters.send_all(first) == 2  # sixteen columns, eight per request
     assert reporters.send_all(second, sketch=1) == 2
     assert (read(memory[0]) == first.sum(axis=0)).all()
     assert (read(memory[1]) == second.sum(axis=0)).all()
@@ -75,7 +75,7 @@ def test_an_incomplete_column_can_be_flushed() -> None:
     assert translator.flush(COLUMNS, 1 << 12) == 0  # columns 0 to 7 are empty
     assert translator.flush(COLUMNS, 1 << 12 | 1) == 1
     assert (read(memory[1])[:, 9] == sketches[1:, :, 9].sum(axis=0)).all()
-    # otherwise it would overwrite them with zeros
+    # another flush sends no request: it would overwrite the columns with zeros
     assert translator.flush(COLUMNS, 1 << 12 | 1) == 0
     assert reporters.send(1, 9, sketches[1][:, 9], sketch=1) == 0
     assert translator.flush(COLUMNS, 1 << 12 | 1) == 1
@@ -105,7 +105,10 @@ def test_columns_that_are_not_there_are_refused(sketch: int, column: int) -> Non
 
 
 def test_unknown_reporters_are_rejected() -> None:
-    """The translator could not distinguish their columns."""
+    """A column of a reporter that is not tracked is rejected.
+
+    The translator could not distinguish the columns of such reporters.
+    """
     translator = Gatherer()
     translator.sketches(1)
     assert translator.report(ours(SketchMerge(column=0, counters=[1, 2, 3, 4]), reporter=5)) == 0

@@ -1,4 +1,4 @@
-"""Random and corrupted packets cross four switches; code written from RFCs checks them."""
+"""Random and corrupted packets cross four switches. Code written from RFCs checks the packets."""
 
 import random
 from dataclasses import dataclass
@@ -21,21 +21,21 @@ from int_path import (
 )
 
 PACKETS = 60
-TOS = (0, 8, 0xB9, 0xFF)  # no value is a DSCP of INT
+TOS = (0, 8, 0xB9, 0xFF)  # values without the DSCP that marks INT
 MAX_HOPS = 8
 UDP_PROTOCOL = 17
 
 
 @dataclass(frozen=True)
 class Checked:
-    """Fields of a packet, parsed byte by byte."""
+    """The result of checked(), which parses a packet byte by byte."""
 
-    sums_are_right: bool  # of IPv4, and of layer 4 if present; and all lengths
-    payload: bytes  # after the first layer 4 header
+    sums_are_right: bool  # whether all lengths and checksums are correct
+    payload: bytes  # the bytes after the first TCP or UDP header
 
 
 def ones_sum(data: bytes) -> int:
-    """Return the ones' complement sum of RFC 1071, without the inversion."""
+    """Return the ones' complement sum of RFC 1071. It is not inverted."""
     total = sum(int.from_bytes(data[at : at + 2].ljust(2, b"\0")) for at in range(0, len(data), 2))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -43,7 +43,7 @@ def ones_sum(data: bytes) -> int:
 
 
 def checked(frame: bytes) -> Checked:
-    """Parse a frame by RFC 791, 8200, 768 and 9293."""
+    """Parse a frame as RFC 791, 8200, 768 and 9293 define it."""
     is_right = True
     if frame[14] >> 4 == 4:
         head, protocol, addresses = (frame[14] & 15) * 4, frame[23], frame[26:34]
@@ -63,7 +63,7 @@ def checked(frame: bytes) -> Checked:
 
 
 def hops(frame: bytes) -> tuple[int, int]:
-    """Return the hops on the stack, and the remaining hop count."""
+    """Return the number of hops in the INT stack, and the remaining hop count."""
     data = checked(frame).payload.removeprefix(MARKER)
     words, hop_words, remaining = data[1] - 3, data[6] & 31, data[7]
     assert words % hop_words == 0
@@ -71,9 +71,9 @@ def hops(frame: bytes) -> tuple[int, int]:
 
 
 def random_packet(rng: random.Random) -> tuple[bytes, int]:
-    """Return a random packet and its IP version.
+    """Return a random packet, and its IP version.
 
-    Packets may have no checksum, options, or an odd length.
+    The packet may have TCP options, an odd length, or a UDP checksum of 0.
     """
     version, payload = rng.choice((4, 6)), rng.randbytes(rng.randrange(60))
     if rng.random() < 0.5:
@@ -122,7 +122,10 @@ BROKEN = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_checksums_show_changes_between_switches_at_the_host(what: str) -> None:
-    """Switches update checksums incrementally, so the host sees that a checksum was wrong."""
+    """If a packet is changed between two switches, its checksum is wrong at the host.
+
+    The reason is that switches update checksums, and do not compute them again.
+    """
     inside, sink = inside_and_sink()
     assert checked(sink.pass_on(Switch(2).pass_on(inside))).sums_are_right
     broken = bytearray(inside)

@@ -1,4 +1,4 @@
-"""Packets that are reported: changes of a flow, full queues up to a quota, drops with reasons."""
+"""Which packets are reported: changes of a flow, full queues up to a quota, drops with reasons."""
 
 import pytest
 from int_layers import INGRESS, LAST, LATENCY, LEVEL_1, LEVEL_2, NODE, QUEUE, Report
@@ -22,7 +22,7 @@ from scapy.layers.l2 import Ether
 
 from minip4.engine.keys import Exact, Lpm, Ternary
 
-DROPPED = (1, 0, 1)  # flags D, Q, F
+DROPPED = (1, 0, 1)  # the flags D, Q and F
 EGRESS = "IntEgress.departure.packet"
 
 
@@ -31,7 +31,7 @@ def flags(report: Report) -> tuple[int, int, int]:
 
 
 def exporter(latency_mask: int = 0, time_mask: int = 0) -> Switch:
-    """Return a switch that reports changes of all flows."""
+    """Return an INT-XD switch that reports changes of all flows."""
     switch = Switch(1)
     switch.watch("export_data", [NODE | LATENCY, ALL])
     reports = f"{EGRESS}.flow_reports"
@@ -83,9 +83,9 @@ def test_an_empty_queue_is_not_reported() -> None:
 
 
 def test_a_full_queue_is_reported_up_to_the_quota() -> None:
-    """With `full` 0, each packet finds the queue full.
+    """Of five packets that find the queue full, only the first three are reported: the quota.
 
-    With `calm` 0, no packet finds the queue empty again.
+    With `full` 0, each packet finds the queue full. With `calm` 0, no packet finds it empty again.
     """
     switch = queue_reports(0, 0, 3)
     left = [switch.send(udp()) for _ in range(5)]
@@ -97,7 +97,10 @@ def test_a_full_queue_is_reported_up_to_the_quota() -> None:
 
 
 def drop_reports(*, watched: bool = True, wanted: int = LEVEL_1 | INGRESS) -> Switch:
-    """Return a switch that denies UDP to port 5009 and has only a route to 10.0.0.0/8."""
+    """Return a switch that reports drops.
+
+    It drops UDP to port 5009, and routes only to 10.0.0.0/8.
+    """
     switch = Switch(1)
     if watched:
         switch.watch("watch_drops", [])
@@ -144,9 +147,10 @@ def test_a_drop_is_reported_with_its_reason(data: bytes, reason: int) -> None:
 
 @pytest.mark.parametrize("wanted", [0, *(1 << n for n in range(16)), 0xFFFF])
 def test_a_report_has_the_requested_metadata_that_are_known(wanted: int) -> None:
-    """In reports on queues, buffers and utilization are unknown.
+    """A report has all requested metadata that are known, and no others.
 
-    In reports on drops, egress metadata are unknown.
+    Buffers and utilization are unknown in reports on queues. Egress metadata are unknown in reports
+    on drops.
     """
     for switch, data, known in (
         (queue_reports(0, 0, 1, wanted), udp(), 0x7E00),

@@ -1,4 +1,4 @@
-"""Several reports per packet: groups contain all reports of a switch, without changes."""
+"""Several reports per packet: the packets contain all reports of a switch, unchanged."""
 
 import os
 import random
@@ -28,12 +28,12 @@ FOR_EVER = (1 << 48) - 1
 OUTER_BYTES, GROUP_BYTES = 42, 8
 FLUSH = 0xFFFF
 IS_BMV2 = os.environ.get("P4_SWITCH") == "simple_switch"
-# words of room: packets can grow by 512 bytes on bmv2, and by 1,024 on minip4
+# max words of reports per packet: packets can grow by 512 bytes on bmv2, by 1,024 on minip4
 ROOM = 63 if IS_BMV2 else 240
 
 
 class Grouping(Switch):
-    """A switch that groups reports. It is a sink and watches flows."""
+    """A switch that sends groups of reports. It is a sink, and reports all flows."""
 
     def __init__(
         self, reports: int, *, room: int = ROOM, wait_us: int = FOR_EVER,
@@ -49,13 +49,13 @@ class Grouping(Switch):
             self.engine.mirror_set(SESSION, [(CPU_PORT, 0)])
 
     def reported(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[bytes]:
-        """Return the packets to the collector."""
+        """Return the packets that the collector gets when this frame arrives."""
         return [out for to, out in self.send(frame, time_us, port) if to == TO_COLLECTOR]
 
     def flush(self, part: int, time_us: int = 0) -> list[bytes]:
         """Return the packets that the switch sends for a flush request.
 
-        Like a readout, the request has a number after its header.
+        After its header, this request has a number, like a readout request.
         """
         out = self.send(struct.pack("!HI", FLUSH, part) + b"number 7", time_us, CPU_PORT)
         assert {port for port, _ in out} <= {TO_COLLECTOR}
@@ -63,14 +63,14 @@ class Grouping(Switch):
 
 
 class Alone(Grouping):
-    """The same switch with one report per packet."""
+    """A switch like Grouping that sends one report per packet."""
 
     def __init__(self) -> None:
         super().__init__(1, program="int.p4")
 
 
 def split_reports(frame: bytes) -> tuple[Group, list[bytes]]:
-    """Return the group header of a packet and its reports.
+    """Return the group header of a packet, and each of its reports.
 
     Assert that the outer headers are correct.
     """
@@ -91,7 +91,7 @@ def split_reports(frame: bytes) -> tuple[Group, list[bytes]]:
 
 
 def alone(frames: Sequence[bytes]) -> list[bytes]:
-    """Return the reports of frames from a switch without grouping."""
+    """Return the reports about these frames by a switch without groups."""
     switch = Alone()
     found = [split_reports(each) for frame in frames for each in switch.reported(frame)]
     assert all(len(reports) == 1 for _, reports in found)
@@ -111,9 +111,10 @@ def test_three_reports_a_packet() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 5, 8])
 def test_grouped_reports_are_equal_to_single_reports(most: int) -> None:
-    """The test uses INT-MD with stacks, and INT-XD with and without payload.
+    """Reports in groups equal the reports of a switch that sends one report per packet.
 
-    It uses TCP and UDP, over IPv4 and IPv6.
+    The frames have INT-MD with stacks, or INT-XD with and without payload. They are TCP and UDP,
+    over IPv4 and IPv6.
     """
     rng = random.Random(most)
     kinds = [*insides(), tcp(), udp(), udp(ip_id=0, payload=bytes(30)), tcp(options=[])]
@@ -130,7 +131,7 @@ def test_grouped_reports_are_equal_to_single_reports(most: int) -> None:
 
 
 def test_a_group_ends_where_one_more_has_no_room() -> None:
-    """Each report has 12 words, so the third one does not fit."""
+    """A group has two reports of 12 words, because a third one does not fit into its 35 words."""
     switch = Grouping(8, room=24 + 11)
     frames = [udp(ip_id=number) for number in range(1, 6)]
     assert {len(each) for each in alone(frames)} == {4 * 12}
@@ -138,7 +139,10 @@ def test_a_group_ends_where_one_more_has_no_room() -> None:
 
 
 def test_the_first_one_waits_for_so_long() -> None:
-    """The wait ends when the next report arrives, because a switch has no timer."""
+    """A group is sent when a report arrives at least 1,000 us after the first report of the group.
+
+    No report is sent earlier, because a switch has no timer.
+    """
     switch = Grouping(8, wait_us=1000)
     times_us = (100, 900, 1099, 1100, 1101, 2100, 2101)
     assert [len(switch.reported(udp(), at_us)) for at_us in times_us] == [0, 0, 0, 1, 0, 0, 1]
@@ -165,14 +169,17 @@ def test_drops_are_groups_of_their_own() -> None:
     assert switch.reported(udp()) == switch.reported(nowhere) == []
     group, reports = split_reports(switch.reported(nowhere)[0])
     assert (group.hw_id, group.sequence, len(reports)) == (1, 0, 2)
-    assert {report[3] for report in reports} == {0xA0}  # dropped packets of a watched flow
+    assert {report[3] for report in reports} == {0xA0}  # flags: dropped, and of a watched flow
     group, reports = split_reports(switch.reported(udp())[0])
     assert (group.hw_id, group.sequence, len(reports)) == (0, 0, 2)
     assert {report[3] for report in reports} == {0x20}
 
 
 def test_a_report_that_is_too_long_to_wait_goes_by_itself() -> None:
-    """A report of 8 hops with 9 words each is sent alone. Waiting reports continue to wait."""
+    """A report that is too long to wait is sent alone, immediately. Other reports continue to wait.
+
+    In this test, it has INT data of 5 hops with 12 words each.
+    """
     source = Switch(1, outside=[IN], mtu=9000)
     source.embed_data(0xFF80, 8)
     inside = source.pass_on(udp())
@@ -189,9 +196,9 @@ def test_a_report_that_is_too_long_to_wait_goes_by_itself() -> None:
 
 
 def test_a_report_that_never_came_back_leaves_a_gap() -> None:
-    """The gap is like that of a lost report without grouping.
+    """If 5 numbered reports get lost in the switch, the sequence numbers of groups have a gap.
 
-    In this test, five reports are numbered and then lost.
+    The gap is like that of lost reports without groups.
     """
     switch = Grouping(2)
     switch.reported(udp())
@@ -223,7 +230,10 @@ def test_more_reports_than_there_are_cells_are_not_waited_for() -> None:
 
 
 def test_one_report_a_group_has_the_same_headers() -> None:
-    """parse_report() requires these headers."""
+    """A group with only one report has the headers of a report that is not in a group.
+
+    parse_report() asserts that its headers are correct.
+    """
     report = parse_report(Grouping(1).reported(udp())[0])
     assert (report.group.node, report.metadata[LEVEL_1]) == (NODE_ID, IN << 16 | OUT)
     assert report.head.bits & (NODE | QUEUE) == 0

@@ -1,4 +1,4 @@
-"""Damaged or hostile frames pass or are dropped, and reports stay well formed."""
+"""Damaged or hostile frames are forwarded or dropped, and all reports are well formed."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Cases in which INT-MD must not or cannot push.
+"""Cases in which a switch must not push INT-MD metadata, or cannot.
 
 The causes are hops, MTU, lengths, unknown bits, and marks of other domains.
 """
@@ -19,7 +19,7 @@ def with_int(
     stack: bytes = b"", *, header: dict[str, int] | None = None, shim: dict[str, int] | None = None,
     payload: bytes = b"payload!", tos: int = INT_DSCP << 2,
 ) -> bytes:  # fmt: skip
-    """Return a UDP packet with INT of a previous switch, with these fields."""
+    """Return a UDP packet in which a previous switch inserted INT, with these fields."""
     top = Shim(**{"length": 3 + len(stack) // 4, **(shim or {})})
     fields = {"hop_ml": 2, "remaining": 5, "instructions": NODE | QUEUE, **(header or {})}
     inside = bytes(top / IntHeader(**fields)) + stack + payload
@@ -61,7 +61,7 @@ def test_a_source_that_is_asked_for_nothing_is_no_hop() -> None:
 
 @pytest.mark.parametrize(("mtu", "fits"), [(60, True), (59, False)])
 def test_beyond_the_mtu_nothing_is_pushed_and_m_is_set(mtu: int, fits: bool) -> None:
-    came = with_int()  # 20 + 8 + 16 + 8 bytes
+    came = with_int()  # an IP packet of 20 + 8 + 16 + 8 bytes
     transit = Switch(2, mtu=mtu)
     found = parse_int(transit.pass_on(came))
     assert (found.header.mtu, found.header.exceeded) == (not fits, 0)
@@ -81,9 +81,9 @@ def test_beyond_the_mtu_nothing_is_pushed_and_m_is_set(mtu: int, fits: bool) -> 
 def test_a_source_without_room(
     mtu: int, stack: tuple[int, ...] | None, flag: int, events: dict[str, int]
 ) -> None:
-    """Without room for the metadata, INT starts with flag M.
+    """If there is room for INT, but not for metadata, the source inserts INT with flag M.
 
-    Without room for INT's 16 bytes, INT does not start.
+    If there is no room for INT's 16 bytes, it inserts nothing.
     """
     source = Switch(1, outside=[IN], mtu=mtu)
     source.embed_data(NODE | QUEUE)
@@ -127,9 +127,9 @@ def test_a_stack_ends_where_eight_bits_of_length_do(length: int) -> None:
 
 
 def test_the_longest_path_comes_through() -> None:
-    """INT of 15 hops with 52 bytes each has 198 words.
+    """INT of 15 hops with 52 bytes each is reported and removed completely. It has 198 words.
 
-    With a packet of 704 bytes, the total is 1,500 bytes.
+    With INT, the packet of 704 bytes has 1,500 bytes.
     """
     source = Switch(1, outside=[IN])
     source.embed_data(0xFF81, 20)
@@ -241,9 +241,10 @@ def test_marks_from_outside_are_no_int() -> None:
 def test_a_dscp_from_outside_is_lost_also_without_room_for_a_shim(
     make: Callable[..., bytes], payload: bytes, version: int
 ) -> None:
-    """Otherwise, the next switch would find INT by the probe marker.
+    """The source clears a DSCP from outside that marks INT, also in packets too short for a shim.
 
-    The sink would then not remove INT.
+    Otherwise, the next switch would find INT by the probe marker. The sink would then not remove
+    INT.
     """
     source, transit, sink = Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])
     source.embed_data(NODE, mark=PROBE, version=version)
@@ -274,11 +275,11 @@ def test_a_wrong_checksum_stays_wrong(mark: int) -> None:
 
 
 def test_a_udp_checksum_that_comes_out_as_0_is_written_as_all_ones() -> None:
-    """RFC 768: 0 means no checksum."""
+    """A UDP checksum that is computed as 0 is written as 0xFFFF: 0 means no checksum (RFC 768)."""
     source, sink = Switch(1, outside=[IN]), Switch(3, outside=[OUT])
     source.embed_data(NODE)
     for through in (udp(bytes(2)), source.pass_on(udp(bytes(2)))):
-        # with the checksum of the packet with payload 0 as payload, the checksum is 0
+        # The payload is the checksum of the same packet with payload 0. With it, the checksum is 0.
         data = udp(checked(through)[UDP].chksum.to_bytes(2, "big"))
         inside = source.pass_on(data)
         assert 0xFFFF in (checked(data)[UDP].chksum, checked(inside)[UDP].chksum)

@@ -1,4 +1,4 @@
-"""INT-MD: each byte of packets after source, transit and sink, and of the sink's report."""
+"""INT-MD: each byte of packets after source, transit and sink, and of the report of the sink."""
 
 import pytest
 from int_layers import (
@@ -42,7 +42,7 @@ FRAMES = {
 
 
 def path(instructions: int, *, hops: int = 8, mark: int = DSCP, mtu: int = 1500) -> list[Switch]:
-    """Return source, transit and sink, nodes 1 to 3."""
+    """Return a source, a transit switch and a sink. They are the nodes 1 to 3."""
     source = Switch(1, outside=[IN], mtu=mtu)
     source.embed_data(instructions, hops, mark)
     sink = Switch(3, outside=[OUT])
@@ -55,16 +55,19 @@ def test_the_packet_behind_a_source_byte_by_byte() -> None:
     data = udp(b"payload!", tos=0xB8, chksum=0)
     expected = bytes.fromhex(
         "020000000002 020000000001 0800"
-        "4518 003c 0007 0000 4011 6690 0a000001 0a000002"  # DSCP 4 to 7, here 6; 24 bytes more
+        "4518 003c 0007 0000 4011 6690 0a000001 0a000002"  # DSCP 6 (4 to 7 mark INT); 24 bytes more
         "0fa0 1388 0028 0000"
-        "100500b8 20000207 90000000 00000000"  # length 5; Hop ML 2, seven hops remain; DSCP 46
+        "100500b8 20000207 90000000 00000000"  # length 5, original DSCP 46; Hop ML 2, 7 hops left
         "00000001 00000000"  # node 1; queue 0, empty
     )
     assert source.pass_on(data) == expected + b"payload!"
 
 
 def test_each_hop_pushes_in_front_of_the_others() -> None:
-    """The expected bytes are those of two hops, but with NPT 1: 14071388 20000206 90000000 ..."""
+    """After two hops, the metadata of the second hop are before those of the first hop.
+
+    With NPT 1, INT begins with 14071388 20000206 90000000.
+    """
     source, transit, _ = path(NODE | QUEUE, mark=PORT)
     inside = transit.pass_on(source.pass_on(udp()))
     shim, header, stack, payload = parse_int(inside)
@@ -125,7 +128,11 @@ def test_reports_are_numbered() -> None:
 
 
 def test_a_readout_brings_the_clock() -> None:
-    """From this clock, a controller computes the offset with which it converts times."""
+    """A readout returns the switch's own clock.
+
+    INT has times of this clock plus a configured offset. A controller computes this offset from
+    readouts.
+    """
     switch = Switch(1, outside=[IN], offset_us=-500)
     ((port, answer),) = switch.send(bytes(6) + b"number 7", 1234, CPU_PORT)
     assert (port, answer) == (
@@ -137,8 +144,8 @@ def test_a_readout_brings_the_clock() -> None:
 
 
 def test_utilisation_is_of_the_window_before() -> None:
-    """A window has 2^16 us. If it has no traffic, the utilization is 0."""
-    switch = Switch(1, outside=[IN], parts_a_byte=3 << 32)  # three millionths per byte
+    """The utilization is that of the previous window of 2^16 us, or 0 if this had no traffic."""
+    switch = Switch(1, outside=[IN], parts_a_byte=3 << 32)  # each byte adds three millionths
     switch.embed_data(UTILISATION)
     windows = (1, 1, 2, 2, 3, 5, 6)
     found = [parse_int(switch.pass_on(udp(), n << 16)).hops[0][UTILISATION] for n in windows]

@@ -1,4 +1,4 @@
-"""INT-MX and INT-XD: the reports of every switch, and the packets between switches."""
+"""INT-MX and INT-XD: the reports of each switch, and the packets between the switches."""
 
 from collections.abc import Callable
 
@@ -7,11 +7,14 @@ from int_layers import EGRESS, INGRESS, LATENCY, LEVEL_1, MX, NODE, QUEUE
 from int_path import ALL, DSCP, IN, NEW_UDP, OUT, PORT, PROBE, Switch, parse_int, tcp, udp
 
 WANTED = NODE | LEVEL_1 | LATENCY | QUEUE | INGRESS | EGRESS
-FLOW = (0, 0, 1, 0)  # flags D, Q, F, I
+FLOW = (0, 0, 1, 0)  # the flags D, Q, F and I
 
 
 def switches(action: str, *params: int) -> list[Switch]:
-    """Return three switches. The first switch has the entry; for INT-XD, all switches have it."""
+    """Return three switches that report. The first switch has the entry `action`.
+
+    For INT-XD, the other switches have it, too.
+    """
     path = [Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])]
     for switch in path:
         switch.report_all()
@@ -41,13 +44,16 @@ def test_exports_change_no_packet(data: bytes) -> None:
 
 @pytest.mark.parametrize("mark", [DSCP, PORT, NEW_UDP, PROBE])
 def test_instructions_are_forwarded_and_every_switch_reports(mark: int) -> None:
-    """The expected bytes of INT-MX at port 5000 start with 34031388."""
+    """With INT-MX, the packet carries only instructions. Each of three switches reports it.
+
+    With the mark PORT, for packets to UDP port 5000, the shim is 34031388.
+    """
     frame = udp()
     for number, switch in enumerate(switches("embed_instructions", WANTED, mark, ALL), 1):
         came = frame
         out, report = switch.report(frame, 1000 * number)
         assert report.group.node == number
-        with_int = out if number == 1 else came  # all packets contain complete INT
+        with_int = out if number == 1 else came  # reports are about the packet with INT
         assert report.fragment == with_int[14 : -len(b"payload!")]
         assert report.metadata == {
             LEVEL_1: IN << 16 | OUT, LATENCY: 0, QUEUE: 0, INGRESS: 1000 * number,
@@ -69,7 +75,10 @@ def test_instructions_are_forwarded_and_every_switch_reports(mark: int) -> None:
 def test_all_marks_with_both_versions_of_ip(
     make: Callable[..., bytes], mark: int, version: int
 ) -> None:
-    """TCP has no port to replace, so such a packet is unchanged and counted."""
+    """A packet with INT crosses three switches and leaves unchanged, for each mark and IP version.
+
+    The mark PORT is not possible for TCP: the packet is forwarded without INT, and counted.
+    """
     data = make(version=version)
     source, transit, sink = Switch(1, outside=[IN]), Switch(2), Switch(3, outside=[OUT])
     source.embed_data(NODE | QUEUE, mark=mark, version=version)
@@ -92,7 +101,7 @@ def test_all_marks_with_both_versions_of_ip(
     behind = len(inside) - 14 - len(report.fragment)
     told = 8 if mark == NEW_UDP else 0
     if mark == NEW_UDP and version == 6 and make is tcp:
-        told += 16  # the packet is UDP, and IPv6 has no identification
+        told += 16  # the packet has become UDP over IPv6, without identification
     assert behind == len(found.behind) - told
 
 
@@ -101,7 +110,7 @@ def test_a_share_of_the_packets_is_chosen_alike_everywhere() -> None:
     frames = [udp(bytes([n]), chksum=n) for n in range(200)]
     chosen = [[len(s.send(frame)) == 2 for frame in frames] for s in path]
     assert chosen[0] == chosen[1] == chosen[2]
-    assert 30 < sum(chosen[0]) < 70  # mean 50, standard deviation 6.1
+    assert 30 < sum(chosen[0]) < 70  # mean 50, with a standard deviation of 6.1
 
 
 @pytest.mark.parametrize("mark", [None, DSCP, PORT, NEW_UDP, PROBE])
@@ -110,7 +119,10 @@ def test_a_share_of_the_packets_is_chosen_alike_everywhere() -> None:
 def test_udp_without_an_identification_is_distinguished_by_its_payload(
     mark: int | None, version: int, length: int, told: int
 ) -> None:
-    """A packet has sixteen bytes of payload, which are equal in the reports of all switches."""
+    """Reports on UDP without IP identification also have the first sixteen bytes of payload.
+
+    The reports of all switches have the same bytes. Payloads shorter than this are not in reports.
+    """
     frame = udp(bytes(range(length)), version=version, **({"ip_id": 0} if version == 4 else {}))
     mode = ("export_data", WANTED, ALL)
     if mark is not None:

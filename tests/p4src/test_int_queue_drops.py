@@ -1,4 +1,4 @@
-"""Packets dropped by a full queue: only packets of a watched flow are reported."""
+"""Packets that a full queue drops: those of a watched flow are reported, and no others."""
 
 import os
 
@@ -11,7 +11,7 @@ from minip4.engine.engine import Engine
 
 pytestmark = pytest.mark.skipif("P4_SWITCH" in os.environ, reason="bmv2 deflects nothing")
 
-QUEUES = 2  # hw_id
+QUEUES = 2  # hw_id of reports on drops by queues
 EGRESS = "IntEgress.departure"
 
 
@@ -20,7 +20,7 @@ def reports(left: list[tuple[int, bytes]]) -> list[Report]:
 
 
 def flows(*, watched: int, others: int) -> list[bytes]:
-    """Return packets of the watched flow, to port 5000, interleaved with packets of other flows."""
+    """Return packets of the watched flow (to port 5000), interleaved with those of another flow."""
     frames = []
     for number in range(max(watched, others)):
         frames += [udp(ip_id=1 + number)] * (number < watched)

@@ -12,11 +12,11 @@ from controllers.ampm.watch import Method
 from minip4.engine.keys import Ternary
 
 METHODS = Method.DOUBLE
-OUTSIDE_DSCP = 0x2E  # EF contains bit 0x02, which is D of AM-PM
+OUTSIDE_DSCP = 0x2E  # EF; it contains bit 0x02, which AM-PM uses as D
 
 
 def both(node: int, role: str, outside: list[int]) -> Switch:
-    """Return a switch with this role in AM-PM, and with INT."""
+    """Return a switch with INT, and with this role in AM-PM."""
     switch = Switch(node, outside=outside, program="with_ampm.p4")
     watch = "BothIngress.watch"
     engine = switch.engine
@@ -37,7 +37,7 @@ def test_a_packet_has_both_and_leaves_as_it_came(data: bytes, mark: int) -> None
     path = [first, both(2, "observe", []), both(3, "observe_and_clear", [OUT])]
     first.embed_data(NODE | QUEUE, mark=mark)
     times_us = [4 * L, 4 * L + L // 2, 5 * L, 5 * L + L // 2]
-    expected = [(0, 0), (0, 1), (1, 0), (1, 1)]  # colour and pulse
+    expected = [(0, 0), (0, 1), (1, 0), (1, 1)]  # (colour, pulse) at each time
     seen = []
     for time_us in times_us:
         inside = path[1].pass_on(path[0].pass_on(data, time_us), time_us)

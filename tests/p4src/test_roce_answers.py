@@ -1,4 +1,7 @@
-"""Responses of a collector: after a loss, records continue with the expected PSN and slot."""
+"""Responses of a collector.
+
+After a loss, records continue with the PSN and slot that it expects.
+"""
 
 import random
 from collections import deque
@@ -29,7 +32,7 @@ from minip4.engine.keys import Exact
 
 
 def place(switch: Switch) -> tuple[int, int]:
-    """Return PSN and slot of the next record."""
+    """Send a record, and return its PSN and its slot."""
     record = switch.record()
     return record[BTH].psn, slot_of(record)
 
@@ -38,7 +41,7 @@ def place(switch: Switch) -> tuple[int, int]:
 def test_after_a_nak_records_continue_with_its_psn(version: str) -> None:
     switch = Switch(Session(version=version))
     assert [place(switch) for _ in range(6)] == [(n, n) for n in range(6)]
-    switch.hear(nak(2, version=version))  # record 2 was lost, and 3 to 5 were too early
+    switch.hear(nak(2, version=version))  # record 2 was lost, so the collector ignored 3 to 5
     assert switch.state() == (2, 2, 4, 0)
     assert [place(switch) for _ in range(2)] == [(2, 2), (3, 3)]
     assert switch.events() == {"sent": 8, "naked": 1, "resumed": 1}
@@ -72,7 +75,10 @@ def test_by_more_than_the_ring_slots_restart() -> None:
 
 
 def test_an_ack_that_is_ahead_takes_records_along() -> None:
-    """This happens after PSNs were set back too far."""
+    """After an ACK of PSN 5, the first record has PSN 6 and slot 6.
+
+    Such an ACK arrives after PSNs were set back too far.
+    """
     switch = Switch()
     switch.hear(answer(5))
     assert place(switch) == (6, 6)
@@ -111,7 +117,10 @@ def test_the_first_ack_of_psn_0_is_no_second_one() -> None:
 
 
 def test_atomics_acks_are_never_second_ones() -> None:
-    """The request before a probe does not request an ACK."""
+    """An ACK with the PSN of an atomic response is not a repeated ACK. The next such ACK is one.
+
+    The ACK of a probe has the same PSN as the atomic response before it.
+    """
     switch = Switch(Session(fetch_add=True, length=64, patience=3), watch=False)
     switch.watch("count_packet", [1, 0])
     for _ in range(3):
@@ -124,9 +133,9 @@ def test_atomics_acks_are_never_second_ones() -> None:
 
 
 def test_a_repeated_nak_is_late() -> None:
-    """The switch has sent the record again after the first NAK.
+    """A repeated NAK is ignored, because the switch has sent the record again since the first NAK.
 
-    An ACK between the NAKs ends this state.
+    After an ACK, such a NAK counts again.
     """
     switch = Switch()
     for _ in range(4):
@@ -145,7 +154,7 @@ def test_an_rnr_nak_costs_one_record() -> None:
     for _ in range(3):
         switch.record()
     switch.hear(answer(1, Nak.RNR))
-    switch.hear(nak(1))  # for record 2, which was in flight
+    switch.hear(nak(1))  # this NAK is for record 2, which was in flight
     assert place(switch) == (1, 1)
     assert switch.events() == {"sent": 4, "naked": 1, "not ready": 1, "resumed": 1}
 
@@ -173,9 +182,10 @@ def test_errors_are_counted_and_change_nothing(syndrome: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_damaged_responses_are_ignored(version: str) -> None:
-    """The test changes each bit after the addresses, except bits that routers change.
+    """A response with a wrong bit after its addresses is counted as damaged, and changes nothing.
 
-    The switch matches the addresses.
+    The test omits bits that routers change. The switch compares the addresses with those of its
+    session.
     """
     switch, damages = Switch(Session(version=version)), 0
     for _ in range(4):
@@ -194,7 +204,7 @@ def test_damaged_responses_are_ignored(version: str) -> None:
 
 
 def others() -> dict[str, bytes]:
-    """Return responses for other sessions, which the switch must forward."""
+    """Return responses that belong to no session of the switch. The switch must forward them."""
     truncated = answer(1)[:-4]
     with_options = Ether(answer(1))
     with_options[IP].options = [IPOption_RR(length=7, routers=["0.0.0.0"])]
@@ -226,7 +236,10 @@ def test_responses_are_never_forwarded() -> None:
 
 
 class Path:
-    """A path to a responder and back, which keeps the order. `lose` selects frames to lose."""
+    """A path to a responder and back. Frames stay in order.
+
+    Each direction takes `flight` steps. `lose` returns whether a frame is lost.
+    """
 
     def __init__(self, switch: Switch, responder: Responder, flight: int,
                  lose: Callable[[bytes], bool]) -> None:  # fmt: skip
@@ -235,7 +248,10 @@ class Path:
         self.back = deque([[] for _ in range(flight)])
 
     def step(self, frame: bytes | None) -> None:
-        """Move frames in flight by one step; with a frame, let the switch send another record."""
+        """Move all frames by one step.
+
+        If `frame` is given, it arrives at the switch, which sends a record.
+        """
         for each in self.back.popleft():
             self.switch.hear(each)
         sent = self.switch.records(frame) if frame else []
@@ -246,7 +262,7 @@ class Path:
 
 def run(session: Session, lose: Callable[[bytes], bool], records: int, flight: int,
         responder: Responder | None = None) -> tuple[Switch, Responder]:  # fmt: skip
-    """Send `records` records, numbered by TCP sequence, and deliver all frames in flight."""
+    """Let the switch send `records` records, numbered by TCP sequence, and deliver all frames."""
     switch, responder = Switch(session), responder or Responder()
     path = Path(switch, responder, flight, lose)
     for number in range(records):
@@ -257,12 +273,12 @@ def run(session: Session, lose: Callable[[bytes], bool], records: int, flight: i
 
 
 def numbers(responder: Responder) -> list[int]:
-    """Return the numbers of the written records."""
+    """Return the numbers of the records that were written."""
     return [int.from_bytes(data[36:40], "big") for data in responder.data]
 
 
 def is_psn(psn: int) -> Callable[[bytes], bool]:
-    """Return a function that selects the first frame to the collector with this PSN."""
+    """Return a function that is true only for the first frame to the collector with this PSN."""
     lost: list[bytes] = []
 
     def lose(frame: bytes) -> bool:
@@ -278,7 +294,7 @@ def is_psn(psn: int) -> Callable[[bytes], bool]:
 @pytest.mark.parametrize("flight", [1, 2, 5, 20])
 def test_one_lost_record_costs_itself_and_those_in_flight(flight: int) -> None:
     switch, responder = run(Session(slots=100, ack_mask=3), is_psn(10), 100, flight)
-    in_flight = 2 * flight  # records until the NAK of the next one arrived
+    in_flight = 2 * flight  # number of records that are sent before the NAK arrives
     assert numbers(responder) == [*range(10), *range(11 + in_flight, 100)]
     assert responder.written == [BASE + FLOW * n for n in range(99 - in_flight)]
     assert switch.state()[2] == 1 + in_flight
@@ -294,9 +310,10 @@ def test_of_an_unreliable_connection_one_is_lost() -> None:
 @pytest.mark.parametrize("ack_mask", [0, 3, 0xFFFFFF])
 @pytest.mark.parametrize("patience", [8, 20])
 def test_a_lost_nak_costs_two_probes(ack_mask: int, patience: int) -> None:
-    """The collector responds only to probes, because it has already sent the expected PSN.
+    """If the NAK after a lost record is lost, too, records continue after two probes.
 
-    If each record requests an ACK, the ACK of the first probe is already the second one.
+    The collector sends no other NAK, and responds only to probes. If each record requests an ACK,
+    one probe is enough: its ACK is already the second one.
     """
     lose_record = is_psn(10)
     naks = []
@@ -336,9 +353,9 @@ def test_a_collector_that_is_not_ready_costs_that_record_and_those_in_flight(tim
 @pytest.mark.parametrize("first", [0xFFFFF0, 0x7FFFF8])
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_lost_the_session_goes_on(seed: int, first: int) -> None:
-    """Records stay in order, and slots are consecutive.
+    """At 5 % random loss, written records are in order, and their slots are consecutive.
 
-    The switch knows the number of lost records.
+    When the loss ends, records are written again, and the switch knows how many were lost.
     """
     rng = random.Random(seed)
     lossy = [True]

@@ -1,4 +1,4 @@
-"""Requests of a RoCE switch for a packet: every byte, compared with scapy and zlib."""
+"""Requests that a RoCE switch sends for a packet: every byte, compared with scapy and zlib."""
 
 from ipaddress import IPv6Address
 
@@ -34,7 +34,7 @@ UC = 0x20
 
 
 def expected(version: str, content: Packet) -> bytes:
-    """Return the whole frame."""
+    """Return the whole frame of a request. `content` begins with the BTH."""
     ether = Ether(dst="02:00:00:00:00:63", src="02:00:00:00:00:ff")
     src, dst = ends(version)
     if version == "v1":
@@ -98,7 +98,10 @@ def test_a_fetch_add_byte_by_byte(action: str, addend: int, version: str) -> Non
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_probe_byte_by_byte(version: str) -> None:
-    """The PSN of a probe is a quarter of all PSNs old. A probe has no data and requests an ACK."""
+    """The PSN of a probe is 2^22 (a quarter of the range) before the PSN of the next record.
+
+    A probe has no data, and requests an ACK.
+    """
     switch = Switch(Session(version=version, patience=2))
     switch.record()
     record, probe = switch.records(udp())
@@ -109,7 +112,10 @@ def test_the_probe_byte_by_byte(version: str) -> None:
 
 
 def test_the_record_of_a_probe_requests_no_ack() -> None:
-    """Otherwise, its ACK and the ACK of the probe would have the same PSN, as after a loss."""
+    """A record that a probe follows requests no ACK, even if all others do.
+
+    Otherwise, its ACK and the ACK of the probe would have the same PSN, as after a loss.
+    """
     switch = Switch(Session(ack_mask=0, patience=2))
     asked = [parse_request(switch.records(udp())[0])[BTH].ackreq for _ in range(4)]
     assert asked == [1, 0, 1, 0]
@@ -128,7 +134,7 @@ def test_the_record_of_a_probe_requests_no_ack() -> None:
 )
 def test_fields_of_a_packet_in_its_record(frame: bytes, record: bytes) -> None:
     if len(frame) == 50:
-        record = record[:36] + bytes(8)  # incomplete headers are ignored
+        record = record[:36] + bytes(8)  # a record has no fields of an incomplete header
     assert bytes(Switch().record(frame)[RETH].payload) == record
 
 
@@ -148,7 +154,10 @@ def test_acks_and_immediates_come_by_their_masks() -> None:
 
 
 def test_flows_are_spread_over_sessions() -> None:
-    """A flow stays in its session, and each session has its own PSNs and slots."""
+    """All records of a flow go to one of three sessions.
+
+    Each session has its own PSNs and slots.
+    """
     switch = Switch(*(Session(number, slots=64) for number in (1, 2, 3)), watch=False)
     switch.watch("record", [1, 3])
     for port in range(60):

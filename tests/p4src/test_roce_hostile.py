@@ -1,4 +1,4 @@
-"""Damaged or hostile frames pass or are dropped, and records stay well formed."""
+"""Damaged or hostile frames are forwarded or dropped, and all records are well formed."""
 
 import random
 
@@ -35,7 +35,10 @@ FRAMES = [
 
 
 def damaged(frame: bytes, rng: random.Random) -> bytes:
-    """Change some bytes after the Ethernet header, and sometimes truncate the frame."""
+    """Return the frame with some changed bytes after the Ethernet header.
+
+    Some frames are truncated.
+    """
     data = bytearray(frame)
     for _ in range(rng.randrange(1, 6)):
         data[rng.randrange(14, len(data))] = rng.choice((0, 1, 0x7F, 0xFF, rng.randrange(256)))
@@ -44,7 +47,7 @@ def damaged(frame: bytes, rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_damaged_frames_do_no_harm(version: str) -> None:
-    """For any input, also from the collector, no record is outside of the region."""
+    """For damaged frames from hosts and from the collector, all records are within the region."""
     stride = FLOW + HOP
     switch, rng, records = Switch(
         Session(version=version, slots=SLOTS, stride=stride, content=FLOW_AND_HOP, immediate_mask=1,

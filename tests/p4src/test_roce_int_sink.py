@@ -1,6 +1,6 @@
-"""An INT sink that writes records of paths.
+"""An INT sink that writes records of paths: which packets have a record, and which a report.
 
-The tests use packets with a record, packets without a record, and damaged packets.
+Other tests use damaged packets.
 """
 
 import random
@@ -28,7 +28,7 @@ from collectors.roce.packets import BTH, RETH, ImmDt
 from collectors.roce.region import ABSENT, PATH
 from minip4.engine.keys import Exact
 
-M, E, QUEUE_WAS_FULL = 1, 2, 4  # flags of a record
+M, E, QUEUE_WAS_FULL = 1, 2, 4  # flags in a record
 
 
 @pytest.mark.parametrize("version", [4, 6])
@@ -106,7 +106,10 @@ def test_of_a_long_path_there_are_the_newest_hops() -> None:
 
 @pytest.mark.parametrize("instructions", [0xF800, 0xFD00, 0xFC01, 0x8000])
 def test_packets_that_do_not_fit_a_record_are_reported(instructions: int) -> None:
-    """Records leave no gap in the sequence numbers of reports."""
+    """A packet whose INT data do not fit a record has an INT report.
+
+    Records leave no gap in the sequence numbers of reports.
+    """
     sink, known = Sink(), pushed(udp(), 3)
     other = pushed(udp(), 3, instructions=instructions)
     sink.record(known)
@@ -130,7 +133,10 @@ def test_a_stack_of_another_kind_is_reported(at: int, value: int) -> None:
 
 
 def test_unrecorded_flows_are_reported() -> None:
-    """The report has the original port, for all marks of INT."""
+    """A packet of a flow without a record has an INT report, for all marks of INT.
+
+    The sink compares the packet's original port with its list of flows.
+    """
     for mark in (DSCP, PORT, NEW_UDP):
         sink = Sink(dst_port=5001)
         assert sink.report(pushed(udp(), 3, mark=mark))[1].group.sequence == 0
@@ -147,7 +153,7 @@ def test_responses_to_other_requesters_are_forwarded(version: str) -> None:
 
 
 def test_damaged_frames_do_no_harm() -> None:
-    """For any input, reports are well formed, and records stay in the region."""
+    """For damaged frames, all reports are well formed, and all records are within the region."""
     sink, rng, records, reports = Sink(), random.Random(1), 0, 0
     for frame in [*insides(), *(pushed(udp(), *range(1, n)) for n in range(2, 8))]:
         for _ in range(40):

@@ -1,6 +1,6 @@
-"""Locations of records: PSNs and slots wrap.
+"""Where records are written: PSNs and slots wrap, and no slot is skipped.
 
-No record is outside of the region, and no slot is skipped.
+All records are within the region.
 """
 
 import pytest
@@ -77,10 +77,13 @@ def test_counters_lie_in_the_region() -> None:
 
 
 def test_a_region_beyond_32_bits_is_written_to_its_end() -> None:
-    """The address of the last slot needs more than a 32-bit product."""
+    """The last slot of a region of 2^47 bytes is written, and the next record is in slot 0.
+
+    Its address needs a product of more than 32 bits.
+    """
     slots, stride = 0x7FFFFFFF, 0xFFFF
     switch = Switch(Session(slots=slots, stride=stride))
     switch.record()
-    switch.hear(nak(0xFFFFFF))  # the record before the first one: the last slot
+    switch.hear(nak(0xFFFFFF))  # go back by one record, to the last slot
     assert switch.record()[RETH].va == BASE + (slots - 1) * stride
     assert slot_of(switch.record()) == 0

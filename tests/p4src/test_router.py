@@ -1,4 +1,4 @@
-"""p4src/include/routing.p4 in a router: the choice of next hops, and the forwarded packets."""
+"""p4src/include/routing.p4 in a router: which next hop it chooses, and the frames that it sends."""
 
 import struct
 import zlib
@@ -15,7 +15,7 @@ from minip4.engine.keys import Exact, Lpm
 
 PROGRAM = Path(__file__).parents[2] / "p4src" / "routing" / "router.p4"
 GROUP, COUNT, SALT = 3, 4, 77
-HOPS = range(1, COUNT + 1)  # ports
+HOPS = range(1, COUNT + 1)  # the port of each next hop
 ROUTING, ROUTE = "RouterIngress.routing", [Lpm(0x0A010000, 16)]
 IPV4 = IP(src="10.0.0.1", dst="10.1.2.3")
 
@@ -35,7 +35,7 @@ def test_a_hash_of_the_flow_chooses_the_next_hop(packet: Packet, ports: tuple[in
         key = [Exact(GROUP), Exact(member)]
         switch.table_add(f"{ROUTING}.next_hops", key, f"{ROUTING}.send", [0x02_99, port])
     ((port, sent),) = switch.process(1, bytes(Ether(dst="02:00:00:00:00:01") / packet), 0)
-    # Without ports, 0 is hashed, because fields of an absent header are undefined.
+    # For a packet without ports, the program hashes 0: fields of an absent header are undefined.
     hashed = struct.pack(">HIIBHH", SALT, 0x0A000001, 0x0A010203, IP(bytes(packet)).proto, *ports)
     assert port == HOPS[zlib.crc32(hashed) % COUNT]
     assert Ether(sent).dst == "00:00:00:00:02:99"
@@ -43,7 +43,10 @@ def test_a_hash_of_the_flow_chooses_the_next_hop(packet: Packet, ports: tuple[in
 
 
 def routed(ip: Packet) -> list[tuple[int, bytes]]:
-    """Send a packet through a router that has one next hop for it; return the sent frames."""
+    """Send a packet to a router that has one next hop for it.
+
+    Return the frames that the router sends.
+    """
     switch = subject.switch(PROGRAM, ports=HOPS)
     switch.table_add(f"{ROUTING}.routes", ROUTE, f"{ROUTING}.send", [0x02_99, 2])
     frames: list[tuple[int, bytes]] = switch.process(1, bytes(Ether() / ip), 0)

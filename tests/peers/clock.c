@@ -1,7 +1,7 @@
-/* Replaces the wall clock of the process into which it is preloaded by a clock that does not
- * advance: the first eight bytes of the file CLOCK_FILE, in nanoseconds since a time in the far
- * future. So a thread that waits for a time of the wall clock waits forever, for example the thread
- * that sweeps idle entries every second. */
+/* When this library is preloaded into a process, it replaces the wall clock of the process. The
+ * new clock does not advance by itself. Its time is in the first eight bytes of the file
+ * CLOCK_FILE, in nanoseconds since a time in the far future. A thread that waits for a time of the
+ * wall clock waits forever, for example the thread that sweeps idle entries every second. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-"""STF scripts that p4testgen, p4c's test generator, writes for the programs of p4src/."""
+"""STF scripts for the programs of p4src/. p4testgen, p4c's test generator, writes them."""
 
 import functools
 import re
@@ -11,12 +11,12 @@ from random_packets import PROGRAMS, REPOSITORY
 
 P4TESTGEN = "p4testgen"
 CASES = [program for program in PROGRAMS if (REPOSITORY / "p4src") in program.parents]
-PORTS = (*range(9), 255)  # see OPTIONS; 255 is the port of the controller
+PORTS = (*range(9), 255)  # the same as in OPTIONS; 255 is the port of the controller
 OPTIONS = (
     "--target", "bmv2", "--arch", "v1model", "--test-backend", "STF",
     "--max-tests", "20", "--seed", "1", "--track-coverage", "STATEMENTS",
     "--port-ranges", "0:8,255:255",
-    "--packet-size-range", f"{14 * 8}:{1500 * 8}",  # that an interface carries
+    "--packet-size-range", f"{14 * 8}:{1500 * 8}",  # in bits; an interface can transfer these
 )  # fmt: skip
 PATH_SELECTIONS = ("GREEDY_STATEMENT_SEARCH", "RANDOM_BACKTRACK")
 """The first one covers more of the RoCE programs, the second one more of AM-PM."""
@@ -29,13 +29,13 @@ ABORTS = {
 
 
 def installed() -> bool:
-    """Whether p4testgen is on PATH."""
+    """Return whether p4testgen is on PATH."""
     return shutil.which(P4TESTGEN) is not None
 
 
 @functools.cache
 def generate(program: Path) -> dict[str, str]:
-    """Return the scripts that p4testgen generates for a program, by name."""
+    """Return the scripts that p4testgen generates for a program: name -> text."""
     scripts: dict[str, str] = {}
     for selection in PATH_SELECTIONS:
         with tempfile.TemporaryDirectory() as folder:
@@ -51,5 +51,8 @@ def generate(program: Path) -> dict[str, str]:
 
 
 def clone_ports(script: str) -> set[int]:
-    """The ports of clone sessions, which `--port-ranges` does not limit."""
+    """Return the ports of clone sessions in a script.
+
+    The option `--port-ranges` does not limit them.
+    """
     return {int(port) for port in re.findall(r"(?m)^mirroring_add \d+ (\d+)", script)}

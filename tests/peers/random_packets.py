@@ -1,4 +1,4 @@
-"""Random entries for the tables of a program, and frames that often hit them."""
+"""Random entries for the tables of a program, and frames that often match these entries."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ from minip4.engine.model import Program
 REPOSITORY = Path(__file__).parents[2]
 PANEL = (
     REPOSITORY / "telemark/backends/real/targets/panel.p4"
-)  # destinations on ports that do not exist
+)  # the random ports of its entries do not exist
 PROGRAMS = [*programs(), *sorted(REPOSITORY.glob("benchmarks/speed/p4/*.p4"))]
 DEEP = {"sai_router"}  # random entries of six consecutive tables drop all packets
 PORTS, PORT_BITS = (*range(9), 255), 9
@@ -28,11 +28,11 @@ GOOD = [
     bytes(ETHER / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(dport=80) / bytes(20)),
     bytes(ETHER / IPv6(nh=0) / bytes.fromhex("1100 1204ABCDE000") / UDP_SEGMENT),
 ]
-FIELDS = (0, 0, 6, 12, 14, 20, 23, 26, 30, 30, 36, 42)  # offsets of fields in these frames
+FIELDS = (0, 0, 6, 12, 14, 20, 23, 26, 30, 30, 36, 42)  # offsets of the fields that change
 
 
 class Tables(Protocol):
-    """A switch whose tables can be filled."""
+    """A switch to whose tables fill() can add entries."""
 
     @property
     def program(self) -> Program: ...
@@ -42,7 +42,7 @@ class Tables(Protocol):
 
 
 def fill(switch: Tables, values: content.Values) -> list[bytes]:
-    """Add entries to each table; return their field values, so that frames can hit the entries."""
+    """Add entries to each table. Return the values of their fields, for frames that match them."""
     words = []
     for table in switch.program.tables.values():
         if table.is_const or table.type != "simple" or not table.key:
@@ -61,9 +61,10 @@ def fill(switch: Tables, values: content.Values) -> list[bytes]:
 
 
 def frames(values: content.Values, words: list[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Return frames of valid packets with one to three changed fields, and frames of random bytes.
+    """Yield frames and their ingress ports.
 
-    Some packets are truncated. Each frame has an ingress port.
+    The frames are valid packets, or random bytes, with one to three changed fields. Some of them
+    are truncated.
     """
     rng = values.rng
     words += [c.to_bytes((c.bit_length() + 7) // 8 or 1, "big") for c in values.constants]

@@ -1,6 +1,6 @@
-"""bmv2's simple_switch as a switch for tests: packets, tables, counters, and its clock.
+"""bmv2's simple_switch as a switch for tests: packets, tables, counters, registers and clock.
 
-It is a process with TAP interfaces as ports. Its wall clock is preloaded (clock.c), so the test
+It is a process with TAP interfaces as ports. Its wall clock is replaced (clock.c), so that the test
 sets the time of each packet. simple_switch_CLI writes entries and reads counters.
 """
 
@@ -33,23 +33,23 @@ from minip4.native.build import shared_object
 COMMANDS = ("simple_switch", "simple_switch_CLI")
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 2, 0x1000
 PROMPT = b"RuntimeCmd: "
-LAST_PRIORITY = 1 << 20  # in minip4 the largest priority wins, in simple_switch the smallest
+LAST_PRIORITY = 1 << 20  # minip4 prefers the largest priority, simple_switch the smallest
 SHORTEST_FRAME, LONGEST_FRAME = 14, 2048  # lengths that an interface can transfer
 TURN_NS = 1000 << 48  # time after which the clock of a P4 program wraps around
-MAX_TURNS = 10  # the process can wrap about 24 times; a test may need ten
+MAX_TURNS = 10  # the clock of a process can wrap about 24 times; a test may need ten
 numbers = itertools.count()
 
 
 def installed() -> bool:
-    """Return whether simple_switch and its command line are on PATH."""
+    """Return whether simple_switch and simple_switch_CLI are on PATH."""
     return all(map(shutil.which, COMMANDS))
 
 
 class SimpleSwitch:
-    """A process that runs `bmv2_json`, in a network namespace of the test (wire.py)."""
+    """A process of simple_switch, in the network namespace of the test (wire.py)."""
 
     def __init__(self, bmv2_json: dict[str, Any], ports: Sequence[int]) -> None:
-        # Without simple_switch_CLI, a started simple_switch would keep its Thrift port.
+        # Without simple_switch_CLI, a simple_switch would start, and then keep its Thrift port.
         assert installed(), f"{' and '.join(COMMANDS)}: expected both on PATH"
         number = next(numbers)
         self._folder = tempfile.TemporaryDirectory()
@@ -85,9 +85,9 @@ class SimpleSwitch:
         self._answer()
 
     def reset(self) -> bool:
-        """Restore the initial state; return whether this can be done again.
+        """Restore the initial state. Return whether the switch can be reset once more.
 
-        The clock is not reset. The const entries of the program are lost.
+        The clock is not reset, and const entries of the program are lost.
         """
         self.command("reset_state")
         return self._turns < MAX_TURNS
@@ -95,14 +95,14 @@ class SimpleSwitch:
     def table_add(
         self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int], priority: int
     ) -> None:
-        """Add an entry, see Engine.table_add(); a priority of 0 means none."""
+        """Add an entry as Engine.table_add() does. The priority 0 means that the entry has none."""
         words = [*map(_key, key), "=>", *map(str, params)]
         if priority:
             words.append(str(LAST_PRIORITY - priority))
         self.command(f"table_add {table} {action} {' '.join(words)}")
 
     def table_set_default(self, table: str, action: str, params: Sequence[int]) -> None:
-        """Set the default action, see Engine.table_set_default()."""
+        """Set the default action of a table as Engine.table_set_default() does."""
         self.command(f"table_set_default {table} {action} {' '.join(map(str, params))}")
 
     def mirror_set(self, session: int, port: int) -> None:
@@ -110,7 +110,7 @@ class SimpleSwitch:
         self.command(f"mirroring_add {session} {port}")
 
     def multicast_set(self, group: int, replicas: Sequence[tuple[int, int]]) -> None:
-        """Set the replicas (port, replica id) of a group that has none yet."""
+        """Set the replicas (port, replica id) of a group that has no replicas yet."""
         self.command(f"mc_mgrp_create {group}")
         for port, replica in replicas:
             answer = self.command(f"mc_node_create {replica} {port}")
@@ -119,30 +119,29 @@ class SimpleSwitch:
             self.command(f"mc_node_associate {group} {found[1]}")
 
     def register_write(self, name: str, index: int, value: int) -> None:
-        """Write one cell."""
+        """Write one cell of a register."""
         self.command(f"register_write {name} {index} {value}")
 
     def counter_read(self, name: str, index: int) -> tuple[int, int]:
-        """Return packets and bytes of a cell."""
+        """Return the packets and the bytes of one cell of a counter."""
         answer = self.command(f"counter_read {name} {index}")
         found = re.search(r"(\d+) bytes, (\d+) packets", answer)
         assert found is not None, answer
         return int(found[2]), int(found[1])
 
     def register_read(self, name: str) -> list[int]:
-        """Return all cells."""
+        """Return all cells of a register."""
         answer = self.command(f"register_read {name}")
         return [int(word) for word in answer.partition("=")[2].split(",")]
 
     def process(self, port: int, frame: bytes, time_ns: int, count: int) -> list[tuple[int, bytes]]:
-        """Send a frame at a time of its clock.
+        """Send a frame to a port when the clock shows `time_ns`. Return the frames that leave.
 
-        Wait until `count` frames have left, or for a short time. Then wait until the process is
-        idle. Otherwise, a recirculating clone, or a frame that is dropped later, would get the time
-        of the next frame.
+        Wait until at least `count` frames have left, and until the process is idle. Otherwise, a
+        recirculating clone, or a frame that is dropped later, would get the time of the next frame.
         """
         while self._turns * TURN_NS + time_ns < self._last_ns:
-            self._turns += 1  # its queues would wait if the clock went back
+            self._turns += 1  # the clock must not go back, because then queues would wait
         self._last_ns = self._turns * TURN_NS + time_ns
         self._clock[:] = struct.pack("=Q", self._last_ns)
         os.write(self._taps[port], frame)
@@ -159,7 +158,7 @@ class SimpleSwitch:
         return left
 
     def _came(self) -> list[tuple[int, bytes]]:
-        """Return the frames that have left so far."""
+        """Return the frames that have left since the last call."""
         ports = {tap: port for port, tap in self._taps.items()}
         return [(ports[tap], os.read(tap, LONGEST_FRAME))
                 for tap in select.select(list(ports), [], [], 0)[0]]  # fmt: skip
@@ -167,7 +166,7 @@ class SimpleSwitch:
     def command(self, line: str) -> str:
         """Return the output of a command of simple_switch_CLI.
 
-        Raises AssertionError for an error.
+        Raises AssertionError if the command fails.
         """
         assert self._commands.stdin is not None
         self._commands.stdin.write(line.encode() + b"\n")
@@ -189,28 +188,29 @@ class SimpleSwitch:
 
 
 class Twins:
-    """An engine and a simple_switch behind one interface; a difference is an AssertionError.
+    """An engine and a simple_switch that get the same calls.
 
-    It has those methods of Engine that the tests of p4src/ use.
+    If they differ, AssertionError is raised. Twins has those methods of Engine that the tests of
+    p4src/ use.
     """
 
     def __init__(self, engine: Engine, bmv2_json: dict[str, Any], ports: Sequence[int]) -> None:
         self._engine, self._json, self._ports = engine, bmv2_json, ports
-        self._idle: list[SimpleSwitch] = []  # idle processes, because a process takes long to start
+        self._idle: list[SimpleSwitch] = []  # processes to use again: starting one takes long
         self._switch = SimpleSwitch(bmv2_json, ports)
 
     @property
     def program(self) -> Program:
-        """The program that both run."""
+        """The program that engine and simple_switch run."""
         return self._engine.program
 
     @property
     def generator(self) -> Generator:
-        """minip4's, which STF scripts ask for."""
+        """The code generator of the engine. STF scripts need it."""
         return self._engine.generator
 
     def another(self) -> "Twins":
-        """Return a second pair with its own state."""
+        """Return another pair for the same program. It has its own state."""
         made = Twins.__new__(Twins)
         made._engine, made._idle = self._engine.another(), self._idle
         made._json, made._ports = self._json, self._ports
@@ -253,7 +253,7 @@ class Twins:
         ours = self._engine.counter_read(name, index)
         deadline = time.monotonic() + TIMEOUT_S
         while (theirs := self._switch.counter_read(name, index)) != ours:
-            # there is no way to detect that simple_switch has dropped a packet
+            # nothing shows whether simple_switch still processes a packet that it will drop
             assert time.monotonic() < deadline, (
                 f"{name}[{index}]: minip4 {ours}, simple_switch {theirs}"
             )
@@ -265,7 +265,10 @@ class Twins:
         return ours
 
     def compare_state(self) -> None:
-        """Compare all counters, and registers up to the width of Thrift's i64."""
+        """Compare all counters, and all registers of at most 63 bits.
+
+        Thrift has no wider integers.
+        """
         for name, counter in self._engine.program.counters.items():
             if counter.table is None:
                 for index in range(counter.size):
@@ -306,7 +309,7 @@ def _key(key: MatchKey) -> str:
 
 
 def _end(taps: dict[int, int], *processes: "subprocess.Popen[Any]") -> None:
-    """End the processes; their interfaces disappear with their descriptors."""
+    """End the processes, and close the descriptors of the TAP interfaces, which then disappear."""
     for process in processes:
         process.kill()
         process.communicate()
@@ -315,13 +318,13 @@ def _end(taps: dict[int, int], *processes: "subprocess.Popen[Any]") -> None:
 
 
 def _sleeps(process: int) -> bool:
-    """Return whether all threads of a process sleep: none of them ran between two readings."""
+    """Return whether all threads of a process are asleep and none ran between two readings."""
     before = _naps(process)
     return before is not None and before == _naps(process)
 
 
 def _naps(process: int) -> list[str] | None:
-    """Return how often each thread of a process went to sleep; None if a thread is awake."""
+    """Return how often each thread of a process has gone to sleep, or None if one is awake."""
     naps = []
     for thread in sorted(Path(f"/proc/{process}/task").iterdir()):
         fields = dict(line.split(":\t", 1) for line in (thread / "status").read_text().splitlines())
@@ -332,7 +335,10 @@ def _naps(process: int) -> list[str] | None:
 
 
 def _tap(name: str) -> int:
-    """Create an interface; frames written to the returned descriptor arrive at the interface."""
+    """Create a TAP interface.
+
+    Return its descriptor: frames written to it arrive at the interface.
+    """
     tap = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
     fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", name.encode(), IFF_TAP | IFF_NO_PI))
     run(f"ip link set dev {name} mtu {LONGEST_FRAME - SHORTEST_FRAME} up")

@@ -1,4 +1,4 @@
-"""The system under test of p4src/: minip4, or p4c and simple_switch.
+"""The compiler and the switch that the tests of p4src/ use. By default, both are those of minip4.
 
 P4_COMPILER=p4c           p4c-bm2-ss compiles the program, instead of minip4
 P4_SWITCH=simple_switch   simple_switch runs it in parallel with minip4's engine; both must agree
@@ -27,7 +27,7 @@ P4C = "p4c-bm2-ss"
 
 @dataclass(frozen=True)
 class ByP4c:
-    """A program compiled by p4c, and its warnings."""
+    """The output of p4c for a program: BMv2 JSON, P4Info, and messages."""
 
     bmv2_json: dict[str, Any]
     p4info: p4i.P4Info
@@ -35,13 +35,13 @@ class ByP4c:
 
 
 def has_p4c() -> bool:
-    """Return whether p4c is on PATH."""
+    """Return whether p4c-bm2-ss is on PATH."""
     return shutil.which(P4C) is not None
 
 
 @functools.cache
 def by_p4c(program: Path) -> ByP4c:
-    """Compile a program with p4c."""
+    """Compile a program with p4c. Raises AssertionError if p4c fails."""
     with tempfile.TemporaryDirectory() as folder:
         output, p4info = Path(folder) / "program.json", Path(folder) / "program.txtpb"
         command = [P4C, str(program), "-o", str(output), "--p4runtime-files", str(p4info)]
@@ -53,26 +53,26 @@ def by_p4c(program: Path) -> ByP4c:
 
 
 def bmv2_json(program: Path) -> dict[str, Any]:
-    """Return the BMv2 JSON of the program, by the compiler named in P4_COMPILER."""
+    """Return the BMv2 JSON of a program. P4_COMPILER selects the compiler."""
     if os.environ.get("P4_COMPILER") == "p4c":
         return by_p4c(program).bmv2_json
     return compile_p4(program).bmv2_json
 
 
 def twins(program: Path, ports: Sequence[int]) -> Twins:
-    """Return minip4's engine and simple_switch, which are compared."""
+    """Return a pair of minip4's engine and simple_switch. Both run the program, and must agree."""
     return Twins(Engine(bmv2_json(program)), bmv2_json(program), ports)
 
 
 def switch(program: Path, ports: Sequence[int]) -> Engine | Twins:
-    """Return a switch that runs the program, of the kind named in P4_SWITCH."""
+    """Return a switch that runs the program. P4_SWITCH selects the kind of switch."""
     if os.environ.get("P4_SWITCH") == "simple_switch":
         return twins(program, ports)
     return Engine(bmv2_json(program))
 
 
 def state(engine: Engine) -> dict[str, object]:
-    """All counters and registers."""
+    """Return all counters and registers of an engine."""
     counters = {
         name: engine.counter_read_all(name)
         for name, counter in engine.program.counters.items()

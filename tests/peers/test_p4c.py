@@ -1,6 +1,6 @@
-"""The programs of this repository, compiled by p4c if it is installed.
+"""The programs of this repository, compiled by p4c, if p4c is installed.
 
-p4c prints no warnings. P4Info and packets are the same as with minip4.
+p4c must print no warnings. P4Info and sent packets must be the same as with minip4.
 """
 
 import random
@@ -21,10 +21,11 @@ NOT_FOR_P4C = {
     "mixture.p4",  # the BMv2 back end of p4c has no loops
     "translated.p4",  # p4c crashes on arguments whose type is a string for controllers
 }
-OF_PROFILES = "(due to action profiles)"  # action profiles get no default action, which is intended
+OF_PROFILES = "(due to action profiles)"  # intended: tables with profiles get no default action
 COMMON = [program for program in [*PROGRAMS, PANEL] if program.name not in NOT_FOR_P4C]
 TO_BE_USED = [program for program in COMMON if (REPOSITORY / "tests") not in program.parents]
-# Ingress and egress of bmv2 are threads, and bmv2 locks registers for one action.
+# Programs whose ingress and egress share registers. In bmv2, both are threads, and bmv2 locks
+# registers while it executes one action.
 SHARING = [p for p in COMMON if p.parent.name == "roce" or p.stem == "translator"]
 of_each_program = pytest.mark.parametrize("program", COMMON, ids=lambda path: path.stem)
 
@@ -64,7 +65,7 @@ def test_actions_access_the_same_registers(program: Path) -> None:
 
 
 def register_accesses(bmv2_json: dict[str, Any]) -> Counter[frozenset[tuple[str, str]]]:
-    """The (operation, register) pairs of each action with registers."""
+    """Return the set of (operation, register) of each action that accesses registers."""
     accesses = [
         frozenset(
             (primitive["op"], parameter["value"])

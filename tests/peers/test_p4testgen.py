@@ -1,8 +1,8 @@
-"""Tests of our programs that p4testgen generates, where it is installed.
+"""Tests that p4testgen generates for our programs, if p4testgen is installed.
 
 A script has table entries, a packet, and the packets that p4testgen expects. minip4 and
-simple_switch must send the same packets. If these are not the packets that p4testgen expects,
-EXPLANATIONS states why it is wrong.
+simple_switch must send the same packets. If p4testgen expects other packets, EXPLANATIONS states
+why it is wrong.
 """
 
 import re
@@ -29,7 +29,7 @@ of_each_program = pytest.mark.parametrize(
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why p4testgen expects other packets than simple_switch and minip4 send."""
+    """Why p4testgen expects other packets than those that simple_switch and minip4 send."""
 
     programs: tuple[str, ...]
     script: str
@@ -39,7 +39,7 @@ class Explanation:
     cause: str
 
     def applies(self, program: Path, script: str, failure: str) -> bool:
-        """Whether it explains a failure of a script."""
+        """Return whether this explanation applies to a failure of a script."""
         return (
             program.stem in self.programs
             and re.search(self.script, script) is not None
@@ -54,8 +54,8 @@ EXPLANATIONS = (
         "p4testgen extracts all elements of the stack probe_fwd into the first one, and so it "
         "expects a packet without the other elements",
     ),
-    # p4testgen follows a packet or its clone, but not both. Egress drops clones of sessions
-    # without collector or translator; simple_switch sends the packet in both cases.
+    # p4testgen follows a packet or its clone, but not both. simple_switch always sends the packet.
+    # Egress drops the clone if its session has no collector or translator.
     Explanation(
         CLONING, r"(?m)^mirroring_add ", "expected any packet, got nothing$",
         "p4testgen follows the packet and expects any clone of it",
@@ -75,7 +75,7 @@ def _namespace() -> Iterator[None]:
 
 
 class Pair:
-    """Two engines in one; if a call does not return the same from both, it fails."""
+    """Two engines that get the same calls. A call fails if the two results differ."""
 
     def __init__(self, first: Engine, second: Engine) -> None:
         self._first, self._second = first, second

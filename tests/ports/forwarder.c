@@ -1,5 +1,5 @@
-/* An engine without P4, for tests of the driver alone. Frames from port 1 leave by port 2 and vice
- * versa; port 3 and the CPU port (320) are such a pair, too. */
+/* An engine without P4, for tests of the driver alone. Frames from port 1 leave by port 2, and
+ * frames from port 2 by port 1. Port 3 and the CPU port (320) are such a pair, too. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>

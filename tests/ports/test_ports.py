@@ -1,4 +1,4 @@
-"""The real-time driver with an engine without P4 (forwarder.c), in a namespace of the test."""
+"""The real-time driver with an engine without P4 (forwarder.c), in a network namespace."""
 
 import ctypes
 import os
@@ -30,7 +30,10 @@ MTU = 20_000
 
 
 class Forwarder:
-    """The engine of forwarder.c: ports 1 and 2 are a pair, as are 3 and the CPU port."""
+    """The engine of forwarder.c.
+
+    It forwards between ports 1 and 2, and between 3 and the CPU port.
+    """
 
     def __init__(self) -> None:
         with shared_object(SOURCES, include=INCLUDE) as path:
@@ -39,11 +42,11 @@ class Forwarder:
         self.handle = ctypes.c_void_p(self.library.engine_create(None, ctypes.c_uint64(1)))
 
     def set_link(self, **config: float) -> None:
-        """Set the link of port 2."""
+        """Set the properties of the link of port 2."""
         self.library.engine_set_link(self.handle, 2, ctypes.byref(LinkConfig(**config)))
 
     def set_work(self, work_ns: int) -> None:
-        """Set the processing time of each frame."""
+        """Set the time that the engine needs for each frame."""
         self.library.engine_set_work(self.handle, ctypes.c_uint64(work_ns))
 
     def lock(self) -> None:
@@ -97,13 +100,13 @@ def test_a_vlan_tag_is_put_back(driver: Driver) -> None:
     plain = frame(100)
     tags = [bytes.fromhex(tag) for tag in ("81006064", "88a80fff", "8100000181000002")]
     tagged = [plain[:12] + tag + plain[12:] for tag in tags]
-    tagged.append(tagged[0] + os.urandom(1000))  # the frame is too long for a slot of the ring
+    tagged.append(tagged[0] + os.urandom(1000))  # a frame that is too long for a slot of the ring
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         for sent in tagged:
             sender.send(sent)
             received, ancillary, _, _ = receiver.recvmsg(65536, 256)
             status, *_, tci, tpid = struct.unpack("IIIHHHH", ancillary[0][2])  # tpacket_auxdata
-            # TP_STATUS_VLAN_{TPID_,}VALID: the receiving end has also removed the tag
+            # TP_STATUS_VLAN_{TPID_,}VALID: the kernel has removed the tag at this end, too
             assert status & 0x50 == 0x50
             assert received[:12] + struct.pack("!HH", tpid, tci) + received[12:] == sent
     assert port_counters(driver, 2)["transmitted_bytes"] == sum(map(len, tagged))
@@ -131,9 +134,9 @@ def test_frames_longer_than_the_mtu_are_send_errors(driver: Driver) -> None:
 
 
 def test_frames_that_the_kernel_refuses_hold_up_no_other(driver: Driver, engine: Forwarder) -> None:
-    """The host's interface accepts no frames of this length.
+    """Four frames that are too long for the host's interface do not delay the next frame.
 
-    The kernel returns ENOBUFS for these frames.
+    For these frames, the kernel returns ENOBUFS.
     """
     run("ip link set h2 mtu 1500")
     with wire.end("h1") as sender, wire.end("h2") as receiver:
@@ -144,7 +147,7 @@ def test_frames_that_the_kernel_refuses_hold_up_no_other(driver: Driver, engine:
         engine.unlock()
         assert len(receiver.recv(65536)) == 60
     assert port_counters(driver, 2)["transmit_kernel_drops"] == 4
-    assert port_counters(driver, 2)["transmit_retries"] == 4  # total retries of a rejected batch
+    assert port_counters(driver, 2)["transmit_retries"] == 4  # retries of a rejected batch
     assert port_counters(driver, 2)["transmitted_packets"] == 1
 
 
@@ -193,14 +196,14 @@ def test_an_interface_that_is_down_or_gone_harms_no_other_port(
         driver.cpu_send(frame(77))
         assert len(three.recv(65536)) == 77
     told = capfd.readouterr().err
-    assert told.count("went down") == 2  # an interface goes down before it is removed
+    assert told.count("went down") == 2  # the second time because it was removed
     assert told.count("is gone") == 1
     used = driver.counters()["cpu_ns"]
     time.sleep(0.05)
     now = driver.counters()["cpu_ns"]
     assert isinstance(now, int)
     assert isinstance(used, int)
-    assert now - used < 25_000_000  # the driver sleeps: no error makes ppoll() return repeatedly
+    assert now - used < 25_000_000  # the driver sleeps: no errors wake ppoll()
 
 
 def test_cpu_port_carries_frames_both_ways(driver: Driver) -> None:
@@ -255,7 +258,10 @@ def test_a_delayed_frame_is_never_early(driver: Driver, engine: Forwarder) -> No
 
 
 def test_no_stamp_is_earlier_than_its_frame(engine: Forwarder, tmp_path: Path) -> None:
-    """A frame that arrives while the switch processes another one has its own time."""
+    """40 frames arrive while the switch is busy. The time of each is not before it was sent.
+
+    A frame that arrives while the switch processes another one has its own time.
+    """
     engine.set_work(1_000_000)
     driver = Driver(engine, {1: "s1", 2: "s2"}, capture_folder=tmp_path)
     driver.start()
@@ -310,7 +316,7 @@ def test_captures(engine: Forwarder, tmp_path: Path) -> None:
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         for sent in frames:
             sender.send(sent)
-        path = tmp_path / "s1_in.pcap"  # updated while the switch runs
+        path = tmp_path / "s1_in.pcap"  # the driver writes it while it runs
         await_true(lambda: len(pcap_records(path)) == len(frames))
         driver.stop()
         receiver.settimeout(0)

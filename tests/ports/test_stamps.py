@@ -1,4 +1,4 @@
-"""Receive and transmit times of the real-time driver, compared with other clocks."""
+"""Arrival and departure times of the real-time driver, compared with other clocks."""
 
 import ctypes
 import time
@@ -31,13 +31,13 @@ def namespace() -> Iterator[None]:
 
 @pytest.fixture
 def switch() -> Engine:
-    """Switch that forwards from ports 1 and 3 to port 2, and writes the times of its program."""
+    """Return a switch that forwards frames to port 2, with the times that its program sees."""
     return engine(types=TYPES, ingress="std.egress_spec = 2;", egress=EGRESS)
 
 
 @contextmanager
 def packets_waiting(switch: Engine) -> Iterator[None]:
-    """Keep the switch from receiving frames: its data plane waits for the lock (lock.h)."""
+    """Let frames wait: the data plane waits for the lock (lock.h), and so receives none."""
     switch.library.engine_lock_dataplane(switch.handle)
     try:
         yield
@@ -81,10 +81,7 @@ def test_a_frame_arrived_while_it_was_sent_however_late_the_switch_takes_it(
 def test_how_long_one_frame_waited_is_not_taken_for_the_next_ones_wait(
     namespace: None, switch: Engine
 ) -> None:
-    """The arrival time of a controller's frame is when the driver reads it.
-
-    Earlier frames do not change this time.
-    """
+    """A controller's frame arrives when the driver reads it, even if another frame waited long."""
     driver = Driver(switch, {1: "s1", 2: "s2"}, cpu_port=510)
     driver.start()
     with wire.end("h1") as sender, wire.end("h2") as receiver:
@@ -102,9 +99,9 @@ def test_how_long_one_frame_waited_is_not_taken_for_the_next_ones_wait(
 def test_the_call_that_hands_frames_over_encloses_their_arrival(
     namespace: None, switch: Engine, tmp_path: Path
 ) -> None:
-    """The next switch records the arrival times.
+    """A frame arrives at the next switch between the start and the end of the call that sends it.
 
-    This switch records the start and the end of the send call.
+    The next switch records the arrival, and this switch the start and the end.
     """
     driver = Driver(switch, {1: "s1", 2: "s2"}, capture_folder=tmp_path, stamp_folder=tmp_path)
     behind = Driver(engine(types=TYPES), {1: "h2"}, capture_folder=tmp_path)
@@ -159,7 +156,7 @@ def test_a_flood_at_one_port_keeps_another_waiting_for_a_batch_at_most(
 
 
 class WallClock(ctypes.Structure):
-    """struct wall_clock of clock.h"""
+    """struct wall_clock of clock.h."""
 
     _fields_ = [
         ("min_ns", ctypes.c_int64),
@@ -169,7 +166,7 @@ class WallClock(ctypes.Structure):
 
 
 class Wall:
-    """A wall clock with a given offset to the common clock, converted by clock.c."""
+    """A wall clock that is ahead of the common clock by `ahead_ns`. clock.c converts its times."""
 
     def __init__(self, switch: Engine) -> None:
         self.ahead_ns = 1_790_000_000 * 10**9 + 123_456_789
@@ -190,9 +187,12 @@ class Wall:
 
 
 def test_stamps_are_carried_over_also_when_the_wall_clock_was_set(switch: Engine) -> None:
-    """Interrupted readings of the clocks do not narrow the bounds, and do no harm."""
+    """The offset of the wall clock is known to 25 ns, also after this clock was set.
+
+    A reading of the clocks that was interrupted does no harm.
+    """
     wall, now_ns = Wall(switch), 5 * 10**9
-    # another program used the core in between
+    # this reading took 5 ms, because another program used the core in between
     wall.read(now_ns, now_ns + 90_000, now_ns + 5_000_000)
     assert wall.error_ns(now_ns) <= 2_500_000
     for late_ns in (0, 1_000_000, 2_000_000, 3_000_000):
@@ -211,12 +211,15 @@ def test_stamps_are_carried_over_also_when_the_wall_clock_was_set(switch: Engine
 def test_no_arrival_is_later_than_now_or_before_that_of_the_frame_ahead(
     switch: Engine, set_ns: int
 ) -> None:
-    """The wall clock may change in any way between its reading and the timestamp."""
+    """Arrival times are in order and not in the future, even if the wall clock was set by 1 s.
+
+    It is set after it was read, and before the kernel uses it for timestamps.
+    """
     wall, start_ns = Wall(switch), 5 * 10**9
     wall.read(start_ns, start_ns + 25, start_ns + 50)
     wall.ahead_ns += set_ns
     ahead_ns = 0
-    # another core has taken one of the timestamps
+    # the third timestamp, of another core, is before the second one
     for stamp_ns, now_ns in ((100, 105), (900, 905), (500, 910), (1500, 1505)):
         arrived_ns = wall.arrival_ns(start_ns + stamp_ns, ahead_ns, start_ns + now_ns)
         assert ahead_ns <= arrived_ns <= start_ns + now_ns

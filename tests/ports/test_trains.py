@@ -1,4 +1,4 @@
-"""Trains: the kernel must segment a train into the original frames, byte for byte."""
+"""Trains: the kernel must segment a train into the original frames, byte by byte."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -21,13 +21,13 @@ ROOM = 16384
 
 
 class CPacket(Packet):
-    """A packet with room for a frame composed of others."""
+    """A packet that contains its buffer."""
 
     _fields_ = [("buffer", ctypes.c_uint8 * ROOM)]
 
 
 def train_length(frames: list[bytes]) -> int:
-    """Return the result of the C function for these frames."""
+    """Return how many of these frames become a train, by the C function."""
     with shared_object(SOURCES, [Generated(packets.CHECKS)], include=INCLUDE) as path:
         library = ctypes.CDLL(str(path))
     row = [CPacket(length=len(frame)) for frame in frames]
@@ -45,7 +45,7 @@ def udp(number: int, size: int = 22, flags: int = 0, ttl: int = 63, **ports: int
 
 
 def tcp(number: int, size: int = 1448, flags: str = "A", **fields: object) -> bytes:
-    """Return the segment that is `number` segments of 1,448 bytes after the first one."""
+    """Return the segment whose data are `number` times 1,448 bytes after those of the first one."""
     ip = IP(src="10.0.0.1", dst="10.0.0.2", id=100 + number, flags="DF", ttl=63)
     header: dict[str, object] = {
         "seq": (0xFFFFF000 + 1448 * number) % 2**32, "ack": 77, "window": 500,
@@ -141,7 +141,10 @@ def driver(engine: Forwarder) -> Iterator[Driver]:
 
 
 def pass_at_once(driver: Driver, engine: Forwarder, frames: list[bytes]) -> list[bytes]:
-    """Send frames so that the driver finds all of them in one round; return the output."""
+    """Send frames while the driver waits, so that it finds all of them together.
+
+    Return the output.
+    """
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         engine.lock()
         for frame in frames:

@@ -1,5 +1,5 @@
-/* blast INTERFACE COUNT sends frames at max rate. blast INTERFACE checks received frames until
- * SIGTERM. A frame is torn if its two addresses differ. */
+/* `blast INTERFACE COUNT` sends frames as fast as it can. `blast INTERFACE` checks received frames
+ * until SIGTERM. A frame is torn if parts of two entries wrote it: then its addresses differ. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <linux/if_packet.h>
@@ -62,7 +62,7 @@ static void check(int fd)
     puts("listening");
     fflush(stdout);
     for (;;) {
-        int last = is_over; /* frames received so far are read first */
+        int last = is_over; /* frames that have already arrived are still read */
         int n = recvmmsg(fd, messages, BATCH, last ? MSG_DONTWAIT : MSG_WAITFORONE, NULL);
         if (n <= 0 && last)
             break;

@@ -1,5 +1,5 @@
-"""Settings that must be made before gRPC is imported."""
+"""Settings that must precede the import of gRPC."""
 
 import os
 
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC would log closed channels
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # otherwise, gRPC logs closed channels

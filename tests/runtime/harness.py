@@ -1,4 +1,4 @@
-"""A P4Runtime server with an engine in this process, and messages for it."""
+"""A P4Runtime server with an engine, in this process, and functions that make messages for it."""
 
 import asyncio
 import functools
@@ -23,12 +23,12 @@ from minip4.runtime.status import StatusError
 
 PROGRAMS = Path(__file__).parent / "programs"
 CPU_PORT = 255
-TIMEOUT_S = 120  # timeout for hung processes; generous for a loaded machine
-STEP_NS = 1_000_000  # time between two frames
+TIMEOUT_S = 120  # timeout, long enough for a loaded machine
+STEP_NS = 1_000_000  # time between two frames of LoopDriver
 
 
 def asynchronous(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a test that is a coroutine."""
+    """Make a test out of a coroutine."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -51,7 +51,7 @@ def config(name: str = "control", cookie: int = 7) -> p4r.ForwardingPipelineConf
 
 
 class LoopDriver:
-    """Stand-in for the packet-socket driver. The test decides when frames pass the engine."""
+    """Replacement of the packet-socket driver. A test decides when frames pass the engine."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -83,7 +83,7 @@ class LoopDriver:
 
 
 class Bench:
-    """A running server, a client's stub, and the ids of P4Info by name."""
+    """A running server, and a client of this server."""
 
     def __init__(self, device: Device, driver: LoopDriver, address: str) -> None:
         self.device = device
@@ -94,7 +94,7 @@ class Bench:
         self.election_id = 1
 
     async def arbitrate(self, election_id: int, role: str = "") -> Any:
-        """Open a stream and send an arbitration message; return the stream."""
+        """Open a stream, and send an arbitration message. Return the stream."""
         stream = self.stub.StreamChannel()
         await stream.write(arbitration(election_id, role))
         return stream
@@ -121,7 +121,7 @@ class Bench:
 
 @asynccontextmanager
 async def bench(name: str | None = "control", *, primary: bool = True) -> AsyncIterator[Bench]:
-    """Run a server with a program; None means a server without a pipeline."""
+    """Run a server with this program. The name None means that the server has no pipeline."""
     engine = Engine(compiled(name or "control").bmv2_json)
     driver = LoopDriver(engine)
     device = Device(1, Engine, driver.swap)
@@ -146,7 +146,7 @@ async def bench(name: str | None = "control", *, primary: bool = True) -> AsyncI
 def perform(
     pipeline: Pipeline, updates: Sequence[p4r.Update], atomicity: int
 ) -> list[StatusError | None]:
-    """Write to a pipeline without a server."""
+    """Write updates to a pipeline that has no server. Return the error of each update, or None."""
     return asyncio.run(pipeline.write(updates, atomicity, Turns(has_pauses=False)))
 
 
@@ -164,7 +164,7 @@ def info(name: str = "control") -> p4i.P4Info:
 
 
 def named(objects: Any, alias: str) -> Any:
-    """Return the P4Info object with an alias."""
+    """Return the P4Info object with this alias."""
     return next(o for o in objects if o.preamble.alias == alias)
 
 
@@ -176,7 +176,7 @@ def entry(
     program_name: str = "control",
     **fields: Any,
 ) -> p4r.Entity:
-    """Return a TableEntry; fields to match and parameters are given by name."""
+    """Return a TableEntry. Match fields and parameters are given by their names."""
     program = info(program_name)
     meaning = named(program.tables, table)
     message = p4r.TableEntry(table_id=meaning.preamble.id, **fields)
@@ -190,7 +190,7 @@ def entry(
 
 
 def call(name: str, params: dict[str, bytes], program_name: str = "control") -> p4r.Action:
-    """Return an action with its parameters by name."""
+    """Return an action. Its parameters are given by their names."""
     called = named(info(program_name).actions, name)
     message = p4r.Action(action_id=called.preamble.id)
     param_ids = {p.name: p.id for p in called.params}
@@ -232,7 +232,7 @@ def delete(entity: p4r.Entity) -> p4r.Update:
 
 
 def error_details(error: grpc.aio.AioRpcError) -> list[p4r.Error]:
-    """Return the p4.v1.Error of each update."""
+    """Return the p4.v1.Error of each update of a failed write."""
     status = rpc_status.Status()
     status.ParseFromString(dict(error.trailing_metadata())["grpc-status-details-bin"])
     assert status.code == error.code().value[0]

@@ -1,8 +1,10 @@
-"""Tests with a real switch between veth pairs.
+"""Scenes with a real switch between veth pairs.
 
-test_switch.py runs each test in its own network namespace.
+test_switch.py runs each scene in its own network namespace:
 
-python live.py SCENE FOLDER: exits with 0 if all assertions of the scene hold.
+python live.py SCENE FOLDER
+
+The exit status is 0 if all assertions of the scene hold.
 """
 
 import asyncio
@@ -23,13 +25,13 @@ from rig import DEADLINE_S, FORWARDED, FRAME, MINIP4, Flow, Host, Switch, make_l
 from minip4.native import build
 from minip4.runtime.switch.control import call
 
-STRESS = 300_000  # frames
+STRESS = 300_000  # number of frames
 
 
 async def finsy(folder: Path) -> None:
-    """finsy pushes the pipeline, fills tables, exchanges packets, and reads state.
+    """finsy pushes the pipeline, fills tables, exchanges packets, and reads state of a switch.
 
-    Then the process that uses finsy is killed.
+    After finsy has disconnected, the switch still forwards.
     """
     switch = Switch(folder)
     left, right = Host("p1"), Host("p2")
@@ -77,7 +79,7 @@ async def finsy(folder: Path) -> None:
 
 
 async def killed(folder: Path) -> None:
-    """A controller is killed. The switch then forwards all frames and accepts a new controller."""
+    """When a controller is killed, the switch forwards all frames, and accepts a new controller."""
     switch = Switch(folder, p4info=True)
     left, right = Host("p1"), Host("p2")
     controller = subprocess.Popen(
@@ -95,7 +97,7 @@ async def killed(folder: Path) -> None:
         controller.kill()
         controller.wait()
         status = (await asyncio.wait_for(backup.read(), DEADLINE_S)).arbitration.status
-        # the switch has removed the killed controller
+        # the switch has noticed that the controller is gone
         assert status.code == grpc.StatusCode.NOT_FOUND.value[0]
         await flow.more(200)
     flow.stop()
@@ -108,7 +110,7 @@ async def killed(folder: Path) -> None:
 
 
 async def forward_and_hang(folder: Path, address: str) -> None:
-    """Run the controller of killed()."""
+    """Be the controller that killed() kills: write an entry, and then wait."""
     options = fy.SwitchOptions(p4info=folder / "control.p4info.txtpb")
     async with fy.Switch("s1", address, options) as sw:
         match = fy.Match(destination="02:00:00:00:00:03")
@@ -119,7 +121,7 @@ async def forward_and_hang(folder: Path, address: str) -> None:
 
 
 async def start(folder: Path) -> None:
-    """Three switches start quickly and need little memory."""
+    """A switch starts, needs less than 80 MB, and answers a client of P4Runtime."""
     switch = Switch(folder, p4info=True)
     print(f"ready after {switch.start_s:.2f} s, {switch.rss_mb():.0f} MB")
     assert switch.rss_mb() < 80
@@ -133,7 +135,7 @@ async def start(folder: Path) -> None:
 
 
 async def control(folder: Path) -> None:
-    """Links and queues change while frames flow; the trace contains each frame."""
+    """Commands change links and queues while frames flow. The trace contains each frame."""
     sock, trace = folder / "s.sock", folder / "trace.txt"
     switch = Switch(folder, "--control", str(sock), "--trace", str(trace),
                     "--link", "2:rate_bps=1", "--queue", "2:depth=2", p4info=True)  # fmt: skip
@@ -152,13 +154,13 @@ async def control(folder: Path) -> None:
         while not call(sock, "counters")["ports"]["2"]["drops"]["link"]:
             await asyncio.sleep(0.01)
         minip4("set-link", "2:loss_probability=0")
-        minip4("set-queue", "2:rate_bps=8")  # one frame per minute
-        for number in range(5):  # the first frame leaves, two wait
+        minip4("set-queue", "2:rate_bps=8")  # a rate of one frame per minute
+        for number in range(5):  # the first frame leaves, two wait, two are dropped
             left.send(FRAME[:-1] + bytes([number]))
         while call(sock, "counters")["ports"]["2"]["drops"]["queue"] < 2:
             await asyncio.sleep(0.01)
         assert "  queue 0: 2 packets, 120 bytes queued; 2 packets dropped\n" in minip4("counters")
-        minip4("set-queue", "2:rate_bps=0")  # frames that would wait for minutes leave now
+        minip4("set-queue", "2:rate_bps=0")  # the frames that wait leave immediately
         assert [right.receive()[-1] for _ in range(3)] == [0, 1, 2]
     counters = switch.stop()
     assert not sock.exists()
@@ -172,9 +174,9 @@ async def control(folder: Path) -> None:
 
 
 async def stress(folder: Path) -> None:
-    """A controller writes tables while frames arrive at max rate.
+    """A controller modifies an entry all the time, while frames arrive as fast as possible.
 
-    No frame misses an entry or sees a part of one.
+    No frame misses the entry, and none is written by parts of two entries.
     """
     blast = str(build.program([Path(__file__).with_name("blast.c")]))
     switch = Switch(folder, p4info=True)
@@ -202,14 +204,14 @@ async def stress(folder: Path) -> None:
     assert seen["torn"] == 0
     engine, one = counters["engine"], counters["ports"]["1"]
     assert engine["transmitted"] + engine["queue_drops"] == engine["received"]
-    # no lookup missed
+    # each frame matched the entry
     assert counters["ports"]["2"]["transmitted_packets"] == engine["transmitted"]
     assert one["received_packets"] + one["kernel"]["receive_drops"] == sent
-    assert seen["received"] > 10_000  # more than the capacity of its ring
+    assert seen["received"] > 10_000  # more frames than the ring of the socket holds
 
 
 def stamped(value: int) -> fy.P4TableEntry:
-    """Return the frames of blast with one number, made of `value`, as both addresses."""
+    """Return an entry that writes one number, made of `value`, into both addresses of a frame."""
     twice = value * 0x0101_0101
     return fy.P4TableEntry(
         "switching",

@@ -1,6 +1,6 @@
-"""Scenes for live.py.
+"""Scenes of live.py in which a controller pushes programs.
 
-A controller pushes programs with excessive resources, or very many programs.
+These programs need too many resources, or there are very many of them.
 """
 
 import copy
@@ -21,10 +21,10 @@ Document = dict[str, Any]
 VERIFY, COMMIT = p4r.SetForwardingPipelineConfigRequest.Action.Value("VERIFY"), (
     p4r.SetForwardingPipelineConfigRequest.Action.Value("VERIFY_AND_COMMIT")
 )  # fmt: skip
-ANSWER_S = DEADLINE_S  # a rejection takes at most a second on an idle machine
-MORE_MB = 400  # memory that a switch may keep after all rejections, because Python returns little
+ANSWER_S = DEADLINE_S  # timeout; on an idle machine, a rejection takes a second at most
+MORE_MB = 400  # memory that a switch may keep after all rejections: Python gives little back
 PROGRAMS = 6
-ELECTION_ID = 100  # higher than that of finsy
+ELECTION_ID = 100  # higher than the election id of finsy
 
 
 def registers(document: Document) -> None:
@@ -36,9 +36,9 @@ def counters(document: Document) -> None:
 
 
 def long_headers(document: Document, count: int = 1500) -> None:
-    """Return a program with a stack of 16-KB headers.
+    """Add a stack of headers of 16 KB to a program.
 
-    The data plane would need 24 MB of thread stack for it.
+    The data plane would need 24 MB of thread stack for this header stack.
     """
     kind = {"name": "big", "id": 900, "fields": [["x", "*"]], "max_length": 16384}
     document["header_types"].append(kind)
@@ -55,9 +55,9 @@ def long_headers(document: Document, count: int = 1500) -> None:
 
 
 def parser_chain(document: Document) -> None:
-    """Return 20,000 states without effect.
+    """Add 20,000 parser states without effect to a program.
 
-    cc needs a second for them, with the optimisation level for large programs.
+    With the optimisation level for large programs, cc needs a second for them.
     """
     parser = document["parsers"][0]
     last = {**parser["parse_states"][0], "name": "s0"}
@@ -94,7 +94,10 @@ def huge_json(document: Document) -> None:
 
 
 def huge_table(document: Document) -> None:
-    """Return a table that needs memory only for entries. The switch accepts it."""
+    """Make the tables of a program huge.
+
+    The switch accepts this: a table needs memory per entry only.
+    """
     for table in document["pipelines"][0]["tables"]:
         table["max_size"] = 2**32 - 1
 
@@ -123,7 +126,7 @@ def changed(change: Callable[[Document], None]) -> bytes:
 
 
 async def push(stub: Any, program: bytes, action: int) -> tuple[grpc.StatusCode, str]:
-    """Return the response to a program."""
+    """Push a program. Return the status and the message of the response."""
     config = p4r.ForwardingPipelineConfig(p4info=compiled().p4info, p4_device_config=program)
     request = p4r.SetForwardingPipelineConfigRequest(
         device_id=1,
@@ -139,7 +142,7 @@ async def push(stub: Any, program: bytes, action: int) -> tuple[grpc.StatusCode,
 
 
 async def hostile_programs(folder: Path) -> None:
-    """The switch rejects each program in one line; the running program forwards each frame."""
+    """The switch answers to each hostile program in one line. It still forwards each frame."""
     switch = Switch(folder, p4info=True)
     async with switch.controller() as sw:
         match = fy.Match(destination="02:00:00:00:00:03")
@@ -168,13 +171,16 @@ async def hostile_programs(folder: Path) -> None:
 
 
 def mapped(switch: Switch) -> set[str]:
-    """Return the shared objects of programs that a switch has mapped."""
+    """Return the paths of the programs' shared objects that a switch has mapped."""
     lines = Path(f"/proc/{switch.process.pid}/maps").read_text().splitlines()
     return {line.split()[-1] for line in lines if "/minip4/" in line and line.endswith(".so")}
 
 
 async def many_programs(folder: Path) -> None:
-    """No replaced program stays mapped, except the first program, whose code the captures use."""
+    """When programs replace each other, only the first one and the current one stay mapped.
+
+    The captures use code of the first one.
+    """
     switch = Switch(folder, "--pcap", str(folder), p4info=True)
     left, right = Host("p1"), Host("p2")
     seen: set[str] = set()

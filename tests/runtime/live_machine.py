@@ -1,4 +1,4 @@
-"""Scenes of a difficult machine: full disks, interfaces that disappear, many interfaces."""
+"""Scenes of live.py with a full disk, with interfaces that disappear, and with many interfaces."""
 
 import os
 import re
@@ -14,9 +14,9 @@ from rig import CPU_PORT, DEADLINE_S, FORWARDED, FRAME, Host, Switch, ip, make_l
 
 
 async def full_disk(folder: Path) -> None:
-    """The disk has no room for captures, trace and counters.
+    """The disk has no room for captures, the trace and counters.
 
-    The switch prints one line for each of these, and forwards all frames.
+    The switch prints a line for each of these three, and forwards all frames.
     """
     small = folder / "small"
     small.mkdir()
@@ -48,7 +48,7 @@ async def full_disk(folder: Path) -> None:
 
 
 async def many_ports(folder: Path) -> None:
-    """A switch with many ports and captures forwards from and to each port."""
+    """A switch with many ports and captures forwards from each port, and to each port."""
     count = int(os.environ.get("PORTS", "64"))
     numbers = [number for number in range(1, count + 1) if number != CPU_PORT]
     for number in numbers[2:]:
@@ -56,7 +56,7 @@ async def many_ports(folder: Path) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (max(count, 64), hard)
-    )  # too few open files, unless the switch raises the limit
+    )  # a limit of open files that the switch must raise
     more = [word for n in numbers[2:] for word in ("-i", f"{n}@v{n}")]
     captures = folder / "captures"
     captures.mkdir()
@@ -82,14 +82,17 @@ def to_port(number: int) -> fy.P4TableEntry:
 
 
 async def interfaces(folder: Path) -> None:
-    """Interfaces of the switch go down, or are deleted and recreated; then frames flow again."""
+    """Interfaces of the switch go down, or are deleted and made again.
+
+    Then the switch forwards again.
+    """
     switch = Switch(folder, p4info=True, stderr=subprocess.PIPE)
     told: list[str] = []
     listener = threading.Thread(target=told.extend, args=(switch.process.stderr,), daemon=True)
     listener.start()
 
     def flows() -> None:
-        """Send frames to v2 until one arrives at p2; the switch may detect the change late."""
+        """Send frames from p1 until one arrives at p2. The switch may notice the change late."""
         left, right = Host("p1"), Host("p2")
         right.wait_at_most(0.05)
         deadline = time.monotonic() + DEADLINE_S

@@ -1,6 +1,8 @@
 """Writes and reads of a controller, each between two frames, under ThreadSanitizer.
 
-python races.py [FUNCTION]: test_races.py runs it with libtsan preloaded, in its own namespaces.
+python races.py [FUNCTION]
+
+test_races.py runs this with libtsan preloaded, in its own namespaces.
 
 The process ends with status RACE if the threads of data plane and controller access the same word
 without a common lock. After each call, a frame passes before the controller takes a lock again. So
@@ -36,7 +38,7 @@ ATOMIC = p4r.WriteRequest.DATAPLANE_ATOMIC
 
 
 class Scene:
-    """A program that runs between v1 and v2, with one pair of hosts."""
+    """A switch with a program between v1 and v2, and the hosts p1 and p2 at the other ends."""
 
     def __init__(self, program: str) -> None:
         self.engine = Engine(compiled(program).bmv2_json, trace=True)
@@ -47,7 +49,7 @@ class Scene:
         self.driver.start()
 
     def pass_frame(self, frame: bytes = FRAME) -> None:
-        """Send a frame that must arrive after any write, because no entry is ever lost."""
+        """Send a frame. It must arrive after each write, because no write loses an entry."""
         left, right = self.hosts
         left.send(frame)
         assert right.receive()[14:] == frame[14:]
@@ -69,7 +71,7 @@ class Scene:
 def control_calls(scene: Scene) -> Iterator[Callable[[], object]]:
     """Yield calls that access tables of each kind, counters, registers, groups, links and queues.
 
-    They also read the counters of the switch.
+    Other calls read the counters of the switch.
     """
     engine = scene.engine
     stamp = {"port": b"\2", "first": b"\1", "between": b"\1", "second": b"\1"}
@@ -102,7 +104,7 @@ def control_calls(scene: Scene) -> Iterator[Callable[[], object]]:
     yield passed(stamped)
     yield passed(insert(other(0)), delete(other(0)), modify(forward), atomicity=ATOMIC)
     yield passed(stamped)
-    yield passed(*(insert(other(i)) for i in range(300)))  # the index grows in the meantime
+    yield passed(*(insert(other(i)) for i in range(300)))  # the index of the table grows
     yield passed(*(delete(other(i)) for i in range(300)), atomicity=ATOMIC)
     yield passed(modify(default))
     yield passed(delete(forward))
@@ -146,7 +148,7 @@ def other(number: int) -> p4r.Entity:
 def extras_calls(scene: Scene) -> Iterator[Callable[[], object]]:
     """Yield calls that access profiles, meters, digests, value sets and clone sessions.
 
-    They also access idle timeouts.
+    Other calls access idle timeouts.
     """
     alone = "direct.implementation"
     target = to("direct", action_profile_member_id=1)
@@ -199,7 +201,7 @@ def run(program: str, calls: Callable[[Scene], Iterator[Callable[[], object]]]) 
 
 
 def without_lock(function: str, folder: Path) -> None:
-    """Build engines from a copy of the C code in which a function does not take the lock."""
+    """Let engines be built from a copy of the C code in which a function takes no lock."""
     shutil.copytree(engine.C_FOLDER, folder, dirs_exist_ok=True)
     found = 0
     for path in folder.glob("*.c"):

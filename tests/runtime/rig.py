@@ -1,6 +1,6 @@
-"""A real switch between veth pairs, and the hosts at the other ends of the pairs.
+"""A real switch between veth pairs, and hosts at the other ends of these pairs.
 
-All are in a namespace of the caller.
+All of them are in the network namespace of the caller.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ FRAME = bytes.fromhex("020000000002 020000000001 1234") + bytes(46)
 FORWARDED = b"\x02\0\0\0\0\x03" + FRAME[6:]
 CPU_PORT = 255
 SO_RCVBUFFORCE = 33
-DEADLINE_S = 120  # timeout for hung processes; generous for a loaded machine
+DEADLINE_S = 120  # timeout, long enough for a loaded machine
 
 
 def ip(*arguments: str) -> None:
@@ -31,7 +31,7 @@ def ip(*arguments: str) -> None:
 
 
 def make_links() -> None:
-    """Create v1-p1 and v2-p2; v1 and v2 are for the switch."""
+    """Create the veth pairs v1-p1 and v2-p2. The switch uses v1 and v2, and hosts use p1 and p2."""
     ip("link", "set", "lo", "up")
     Path("/proc/sys/net/ipv6/conf/default/disable_ipv6").write_text("1")
     for number in "12":
@@ -45,7 +45,7 @@ def make_link(number: str) -> None:
 
 
 class Host:
-    """The far end of a veth pair."""
+    """A host at the end of a veth pair that the switch does not use."""
 
     def __init__(self, interface: str) -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -54,7 +54,7 @@ class Host:
         self._socket.settimeout(DEADLINE_S)
 
     def wait_at_most(self, timeout_s: float) -> None:
-        """Set the timeout for a frame, after which receive() raises TimeoutError."""
+        """Set how long receive() waits for a frame before it raises TimeoutError."""
         self._socket.settimeout(timeout_s)
 
     def send(self, frame: bytes) -> None:
@@ -68,7 +68,7 @@ class Host:
 
 
 class Switch:
-    """A `minip4 switch` process."""
+    """A process of `minip4 switch`."""
 
     def __init__(
         self, folder: Path, *options: str, p4info: bool = False, stderr: int | None = None
@@ -96,7 +96,7 @@ class Switch:
         self.address = ready.split(", ")[1]
 
     def stop(self) -> dict[str, Any]:
-        """Stop the switch; return its final counters."""
+        """Stop the switch. Return its final counters."""
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(DEADLINE_S) == 0
         return json.loads(self.counters_path.read_text())  # type: ignore[no-any-return]
@@ -111,7 +111,7 @@ class Switch:
 
 
 class Flow:
-    """Sends numbered frames from one host to the other, until it is stopped."""
+    """Numbered frames that one host sends to the other, until the flow is stopped."""
 
     def __init__(self, left: Host, right: Host) -> None:
         self.sent = 0
@@ -124,16 +124,16 @@ class Flow:
         self._receiver.start()
 
     async def more(self, frames: int) -> None:
-        """Wait until this number of additional frames was sent."""
+        """Wait until this number of further frames has been sent."""
         end = self.sent + frames
         while self.sent < end:
             await asyncio.sleep(0.01)
 
     def stop(self) -> None:
-        """Stop; assert that every sent frame arrived, in order."""
+        """Stop the flow. Assert that each sent frame arrived, in order."""
         self._stopping.set()
         self._sender.join()
-        self._hosts[0].send(FORWARDED)  # the last frame is the only one without a number
+        self._hosts[0].send(FORWARDED)  # a frame without a number marks the end
         self._receiver.join()
         assert self.received == self.sent
 

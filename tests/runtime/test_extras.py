@@ -59,7 +59,7 @@ def one_shot(*ports: int, **fields: Any) -> p4r.ActionProfileActionSet:
 
 
 def ports_of(running: Bench, frames: int = 64) -> set[int]:
-    """Return the ports by which frames of many sources leave."""
+    """Return the ports by which frames from many sources leave."""
     running.driver.left.clear()
     for i in range(frames):
         running.driver.arrive(1, DESTINATION + bytes((2, 0, 0, 0, 1, i)) + FRAME[12:])
@@ -105,7 +105,7 @@ async def test_an_action_set_is_a_group_of_the_entry_s_own() -> None:
             await running.write(modify(target) if ports == (13,) else insert(target))
             assert await running.read(target) == [target]
             assert ports_of(running) == set(ports)
-        for _ in range(40):  # more than the profile can hold at the same time
+        for _ in range(40):  # in total, more members than the profile has room for
             await running.write(delete(target))
             await running.write(insert(target))
         assert await running.read(member(0, 0)) == []
@@ -212,7 +212,7 @@ async def test_a_digest_is_listed_once_until_it_is_acknowledged() -> None:
     async with bench("extras", primary=False) as running:
         stream = await running.arbitrate(1)
         await stream.read()
-        # before a controller requests digests, so this digest is not in a list
+        # no controller has requested digests yet, so no list will have this one
         running.driver.arrive(7, FRAME)
         config = digest(max_list_size=2, max_timeout_ns=20_000_000, ack_timeout_ns=10**12)
         await running.write(insert(config))
@@ -222,14 +222,14 @@ async def test_a_digest_is_listed_once_until_it_is_acknowledged() -> None:
         listed = (await stream.read()).digest
         values = [[m.bitstring for m in d.struct.members] for d in listed.data]
         assert values == [[SOURCE, b"\x01"], [SOURCE[:5] + b"\x09", b"\x01"]]
-        running.driver.arrive(2, FRAME)  # another sample; the list is not full
+        running.driver.arrive(2, FRAME)  # another digest; its list is not full
         second = (await stream.read()).digest
         assert [d.struct.members[1].bitstring for d in second.data] == [b"\x02"]
         acknowledgement = p4r.StreamMessageRequest()
         acknowledgement.digest_ack.digest_id = listed.digest_id
         acknowledgement.digest_ack.list_id = listed.list_id
         await stream.write(acknowledgement)
-        # the error of this message shows that the message before it was processed
+        # when the error of this message arrives, the switch has processed the message before it
         await stream.write(p4r.StreamMessageRequest())
         assert (await stream.read()).HasField("error")
         running.driver.arrive(2, FRAME)

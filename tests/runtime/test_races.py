@@ -1,4 +1,4 @@
-"""Table writes in parallel with packets never lose or tear an entry; a missing lock is detected."""
+"""Table writes in parallel with packets lose no entry and tear none. A missing lock is detected."""
 
 import os
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 RACE = 66  # exit status of a process in which ThreadSanitizer found a race
 HERE = Path(__file__).parent
-# ThreadSanitizer of older compilers needs addresses that are not randomised.
+# Older versions of ThreadSanitizer need addresses that are not randomised.
 COMMAND = ("setarch", "-R", "unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child")
 
 
@@ -32,8 +32,8 @@ def test_no_write_races_with_packets(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-4000:]
 
 
-# one function of each kind: an entry, the set of entries, an entry that packets also write, a
-# batch, a setting
+# A function for each kind of access: to an entry, to the set of entries, to an entry that packets
+# also write, to a batch, to a setting.
 @pytest.mark.parametrize("function", ["table_modify", "show", "apply_in_slices", "each_change",
                                       "engine_set_queue"])  # fmt: skip
 def test_a_lost_lock_is_found(function: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Counters, registers, multicast groups and clone sessions over P4Runtime."""
+"""Counters, registers, multicast groups and clone sessions, over P4Runtime."""
 
 import grpc
 import pytest

@@ -1,4 +1,4 @@
-"""`minip4 switch` as a process: scenes between veth pairs, and errors of one line."""
+"""`minip4 switch` as a process: the scenes of live.py, and errors of one line."""
 
 import copy
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from harness import compiled
 
-# processes and interfaces of a scene end with it
+# when a scene ends, its processes and interfaces end, too
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
 LIVE = Path(__file__).parent / "live.py"
 
@@ -118,7 +118,7 @@ def test_an_address_in_use(program: str) -> None:
 
 
 def refused(arguments: list[str], message: str) -> None:
-    """Check that the switch ends with status 2 and gives the reason in its last line."""
+    """Check that the switch ends with status 2, and that its last line has this message."""
     run = subprocess.run(
         [sys.executable, "-m", "minip4.cli", "switch", *arguments],
         capture_output=True, text=True, timeout=300, check=False,

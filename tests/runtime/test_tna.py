@@ -1,4 +1,4 @@
-"""A TNA program through P4Runtime: tables, registers of structs, mirror sessions, digests."""
+"""A TNA program over P4Runtime: tables, registers of structs, mirror sessions and digests."""
 
 import grpc
 import pytest
@@ -74,7 +74,10 @@ async def test_bad_types_are_refused(member: p4t.P4NamedType, message: str) -> N
 
 @asynchronous
 async def test_members_of_a_translated_type_are_refused() -> None:
-    """P4Info does not contain their widths."""
+    """A register of a struct cannot be read if a member has a translated type.
+
+    The reason is that P4Info does not contain the width of this member.
+    """
     translated = config(PROGRAM)
     types = translated.p4info.type_info
     types.new_types["port_t"].translated_type.sdn_string.SetInParent()

@@ -1,4 +1,4 @@
-"""A line of switches that forward all frames, in virtual time, with a host at each end."""
+"""A line of switches in virtual time. They forward all frames, and there is a host at each end."""
 
 import os
 from ctypes import c_uint64, c_void_p
@@ -22,7 +22,7 @@ ADDRESS = ("10.0.0.1", "10.0.0.2")
 
 @cache
 def wire(program: Path = WIRE) -> Engine:
-    """Build the engine.
+    """Return the engine of a program, built on the first call.
 
     With SANITIZE in the environment, its C code has sanitizers: see test_sanitized.py.
     """
@@ -30,10 +30,11 @@ def wire(program: Path = WIRE) -> Engine:
 
 
 class Line:
-    """h1 - s1 - s2 - ... - h2: each switch forwards frames from port 1 to port 2 and back.
+    """h1 - s1 - s2 - ... - h2. Each switch forwards frames from port 1 to port 2, and back.
 
-    `links[i]` are the properties of the link of port 2 of switch i, `back` those of all links of
-    ports 1. `captures` is a folder for the frames that h1 sends (in) and receives (out).
+    `links[i]` are the properties of the link of port 2 of switch i. `back` are those of the links
+    of all ports 1. In the folder `captures` are the frames that h1 sends (in.pcap) and receives
+    (out.pcap).
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Line:
         return engine
 
     def change(self, number: int, port: int, **link: float) -> None:
-        """Change the link of a switch's port."""
+        """Change the properties of the link of a switch's port."""
         set_link(self.engines[number], LinkOptions(port, **link))  # type: ignore[arg-type]
         self.virtual.refresh(self.switches[number])
 
@@ -81,7 +82,7 @@ class Line:
     def tcp(
         self, size_bytes: int = 0, congestion: str = "reno", port: int = 5001, **more: object
     ) -> int:
-        """Add a TCP flow from h1 to h2, from the beginning."""
+        """Add a TCP flow from h1 to h2. By default, it starts at START_NS. Return its number."""
         values = {"isn": (2**32 - 5000, 77), "source_port": 49152, "tos": 0, "ecn": False,
                   "duration_ns": 0, "start_ns": START_NS, **more}  # fmt: skip
         return self.virtual.connections.add(
@@ -90,7 +91,7 @@ class Line:
         )  # fmt: skip
 
     def limit_packets(self, count: int) -> None:
-        """Set a smaller limit of packets in the network."""
+        """Limit the number of packets in the network to `count`."""
         pool = self.virtual._library.virtual_pool(self.virtual._handle)
         wire(self._program).library.packet_pool_set_limit(c_void_p(pool), c_uint64(count))
 

@@ -1,4 +1,4 @@
-"""Random networks of routers in virtual time, with all kinds of events."""
+"""Random networks of routers in virtual time. All kinds of events occur in them."""
 
 import hashlib
 import os
@@ -24,7 +24,7 @@ from minip4.simulator.virtual import FlowSpec, Partition, Virtual
 ROUTER = Path(__file__).parents[2] / "p4src" / "routing" / "router.p4"
 START_NS, LASTS_NS = 10**9, 15 * 10**6
 ROUTERS, CHORDS, UDP_FLOWS, TCP_FLOWS, PINGS = 10, 6, 12, 3, 10
-# the host port, the CPU port, and the router whose controller receives packets
+# ASKED is the number of the router whose controller receives packets.
 HOST_PORT, CPU_PORT, ASKED = 1, 510, 3
 LINKS = (
     {"delay_us": 2},
@@ -33,15 +33,15 @@ LINKS = (
     {"delay_us": 10, "loss_probability": 0.02},
     {"delay_us": 10, "jitter_us": 4},
     {"delay_us": 20, "reorder_probability": 0.1, "reorder_us": 30},
-    {},  # no delay, so both ends are in the same partition
+    {},  # a link without delay, so that both ends are in the same partition
 )
-# port of applications, and an address behind the controller of router ASKED
+# PORT is the UDP port of applications. The controller of router ASKED gets packets to FAR.
 PORT, FAR = 7000, "10.9.9.9"
 
 
 @cache
 def router() -> Engine:
-    """Build the router.
+    """Return the engine of the router, built on the first call.
 
     With SANITIZE in the environment, its C code has sanitizers: see test_sanitized.py.
     """
@@ -58,18 +58,18 @@ def mac(number: int) -> str:
 
 @dataclass
 class Mesh:
-    """A network that a seed determines: a ring of routers with chords.
+    """A ring of routers with chords. The seed determines everything in this network.
 
     Each direction of a link has its own properties.
     """
 
     seed: int
     threads: int = 1
-    placing: int | None = None  # the seed of a random choice of partitions
-    is_stopped: bool = True  # True: controllers and applications stop the network
+    placing: int | None = None  # seed of a random choice of each node's partition
+    is_stopped: bool = True  # whether the network stops for controllers and applications
     captures: Path | None = None
     is_parallel: bool = True  # use all threads also on a machine whose cores are busy
-    log: list[object] = field(default_factory=list)  # observations while the network was stopped
+    log: list[object] = field(default_factory=list)  # state of the network whenever it stopped
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(self.seed)
@@ -98,7 +98,7 @@ class Mesh:
         self._traffic(rng)
 
     def _place(self) -> None:
-        """Change the partitioning of the network."""
+        """Choose the partition of each node at random, if `placing` is set."""
         if self.placing is None:
             return
         rng = np.random.default_rng([self.placing, self.virtual.events])
@@ -124,7 +124,7 @@ class Mesh:
                 self.virtual.capture(switch, HOST_PORT + 1, what, path)
 
     def _route(self, router_: int) -> None:
-        """Set shortest routes to each host, and to the address behind the controller."""
+        """Set the shortest route to each host, and to FAR."""
         for target in range(ROUTERS):
             came_from = {target: target}
             for at in (reached := [target]):
@@ -149,8 +149,8 @@ class Mesh:
             return a, b
 
         self.flows = [
-            # The flows begin at the same time and have common multiples, so many events are
-            # simultaneous.
+            # All flows begin at the same time, and their periods have common multiples. So many
+            # events are simultaneous.
             self.virtual.add_flow(FlowSpec(*pair(), i, 1000 + i, 5000 + i, 0, 22 + 100 * (i % 3),
                                            200, START_NS, 1e6 / (20, 50, 100)[i % 3]))
             for i in range(UDP_FLOWS)
@@ -176,17 +176,20 @@ class Mesh:
         )
 
     def run(self) -> Iterator[list[Partition]]:
-        """Run the whole network. After each third of the time, check the partitions."""
+        """Run the network to its end. Yield its partitions after each third of the time."""
         for third in (1, 2, 3):
             until_ns = START_NS + third * LASTS_NS // 3
-            # few events per phase, so that threads are used even on a loaded machine
+            # With few events per call, threads are used even on a loaded machine.
             while (stop := self.virtual.run(until_ns, 1500)) is not Stop.REACHED:
                 self._act(stop)
             self._look()
             yield self.virtual.partitions
 
     def _act(self, stop: Stop) -> None:
-        """Respond, and record the state of the whole network at this time."""
+        """Record the state of the whole network, and answer the packets for which it stopped.
+
+        If the run was only paused, choose new partitions instead.
+        """
         assert stop in (Stop.CONTROL, Stop.INBOX, Stop.PAUSED)
         if stop is Stop.PAUSED:
             self._place()
@@ -210,7 +213,7 @@ class Mesh:
         self.log.append((self.virtual.now_ns, self.virtual.events, str(counted)))
 
     def digest(self) -> dict[str, str]:
-        """Return a digest of all observable results, and close the network."""
+        """Return hashes of all results that a user can observe, and close the network."""
         virtual = self.virtual
         flows = [virtual.flow_result(flow) for flow in self.flows]
         results = [virtual.connections.result(number) for number in self.connections]

@@ -1,4 +1,4 @@
-"""Inboxes of applications in a virtual network: each packet arrives once and unchanged."""
+"""Inboxes of applications in a virtual network: each packet arrives once, and unchanged."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,7 +19,7 @@ TO = (MAC[1], ADDRESS[1], 5007)
 
 
 class Pair:
-    """h1 - s1 - h2."""
+    """Two hosts in virtual time with a switch between them: h1 - s1 - h2."""
 
     def __init__(self) -> None:
         wire = engine(ingress="std.egress_spec = std.ingress_port ^ 3;")
@@ -32,7 +32,7 @@ class Pair:
         self.inboxes = self.virtual.inboxes
 
     def taken(self, inbox: int) -> list[tuple[int, int, int, bytes]]:
-        """Return the content of an inbox: time, address, port and bytes of each packet."""
+        """Take the content of an inbox: time, address, port and bytes of each packet."""
         records, data = self.inboxes.take(inbox)
         found, at = [], 0
         for record in records:
@@ -52,9 +52,9 @@ def pair() -> Iterator[Pair]:
 
 
 def test_datagrams_stop_the_run_once_and_are_all_there(pair: Pair) -> None:
-    """The datagrams have all lengths, and in total they exceed the initial size of the inbox.
+    """Datagrams that are sent at the same time stop the run once. The inbox has each of them once.
 
-    No datagram is delivered twice.
+    They have all lengths. In total, they exceed the initial size of the inbox.
     """
     inbox = pair.inboxes.open_udp(pair.h2, TO[2])
     for first in (0, 700):
@@ -72,11 +72,14 @@ def test_datagrams_stop_the_run_once_and_are_all_there(pair: Pair) -> None:
 
 
 def test_a_datagram_is_as_scapy_would_make_it(pair: Pair) -> None:
-    """The datagrams have any length. The checksum of some would be zero (RFC 768)."""
+    """The frames of datagrams equal those that scapy makes, for several lengths.
+
+    The checksum of one would be 0, and is 0xFFFF instead (RFC 768).
+    """
     frames = pair.inboxes.open_frames(pair.h2)
     head = Ether(src=MAC[0], dst=MAC[1]) / IP(src=ADDRESS[0], dst=ADDRESS[1], id=0, flags="DF")
     head /= UDP(sport=6001, dport=5007)
-    missing = bytes(head / bytes(2))[40:42]  # so that the sum is all ones, and its complement zero
+    missing = bytes(head / bytes(2))[40:42]  # with it, the sum is all ones
     payloads = [b"", b"odd", b"even", bytes(1472), missing]
     expected = [bytes(head / payload) for payload in payloads]
     for payload in payloads:

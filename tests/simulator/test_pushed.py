@@ -15,10 +15,10 @@ DELAY_US = 10_000
 
 
 def through(stack: int, *, digests: bool = False) -> Engine:
-    """Build a program that forwards from port 1 to 2 and back.
+    """Return the engine of a program that forwards from port 1 to port 2, and back.
 
-    A parsed packet has `stack` headers of 256 bytes, all in use. With `digests`, it sends a digest
-    of each packet.
+    A parsed packet has `stack` headers of 256 bytes, all in use. With `digests`, the program sends
+    a digest of each packet.
     """
     digest = "digest<d_t>(1, {hdr.h.a});" if digests else ""
     shift = " ".join(f"hdr.w[{i}].x = hdr.w[{i + 1}].x;" for i in range(stack - 1))
@@ -34,7 +34,7 @@ def through(stack: int, *, digests: bool = False) -> Engine:
 
 
 class Net:
-    """h1 - s1 - s2 - h2, with a long link between the switches."""
+    """h1 - s1 - s2 - h2 in virtual time. The link between the switches has a long delay."""
 
     def __init__(self, engine: Engine, threads: int = 1) -> None:
         self.virtual = Virtual(START_NS, threads=threads, sanitize=engine.sanitize)
@@ -97,10 +97,11 @@ def test_programs_are_pushed_again_and_again_each_longer_and_shorter() -> None:
 def test_packets_outside_the_first_partition_are_reported(
     is_pushed: bool, outside: int, ways: int
 ) -> None:
-    """A program with digests, or an application, is installed outside the first partition.
+    """A digest, or a frame for an application, in the second partition soon stops the run.
 
-    A run on two threads is paused at this time. The report comes soon, because the times of
-    partitions differ by at most the delay of the link.
+    The program with digests, or the application, is installed while a run on two threads is paused.
+    The run stops within the delay of the link, because the times of the partitions differ by at
+    most this delay.
     """
     plain, digesting = through(1), through(1, digests=True)
     net = Net(plain, threads=2)
@@ -127,7 +128,7 @@ def test_packets_outside_the_first_partition_are_reported(
 
 
 def test_messages_of_switches_remain_after_a_new_partition() -> None:
-    """The message waits in the first partition, and stays there."""
+    """A digest that waits in the first partition stays there after the partitions have changed."""
     plain, digesting = through(1), through(1, digests=True)
     net = Net(plain, threads=2)
     for side, nodes in enumerate(zip(net.hosts, net.switches, strict=True)):

@@ -1,6 +1,6 @@
 """TCP of virtual hosts.
 
-Data stay intact even if segments are lost or changed, and goodput follows theory.
+Data arrive complete even if segments are lost, and goodput follows theory.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ def test_data_come_whole_and_in_order(
         assert result.retransmitted == 0
     if "loss_probability" in there:
         assert result.retransmitted > size / SEGMENT / 10
-    assert line.virtual.next_ns is None  # both ends are closed and have no timers
+    assert line.virtual.next_ns is None  # both ends are closed, and no timer is left
     for host in line.hosts:
         counters = line.virtual.host_counters(host)
         assert counters["checksum_errors"] == counters["unclaimed"] == 0
@@ -92,7 +92,7 @@ def test_a_lost_syn_or_syn_ack_is_retransmitted_after_a_second(port: int) -> Non
     line.change(0, port, **LOSES_NOT)
     result = finished(line, flow, 2)
     assert result.is_acknowledged
-    assert result.received["time_ns"][-1] - START_NS == 1_000_000_000  # RFC 6298, 2.1
+    assert result.received["time_ns"][-1] - START_NS == 1_000_000_000  # RFC 6298, 2.1: 1 s
     line.virtual.close()
 
 
@@ -101,7 +101,7 @@ def test_without_a_connection_a_flow_fails() -> None:
     flow = line.tcp(1000)
     line.run(14.9)
     assert not line.virtual.connections.is_over(flow)
-    line.run(15.1)  # 1 + 2 + 4 + 8
+    line.run(15.1)  # timeouts of 1, 2, 4 and 8 s
     result = line.virtual.connections.result(flow)
     assert (result.has_failed, result.retransmitted, len(result.received)) == (True, 3, 0)
     assert line.virtual.next_ns is None
@@ -125,11 +125,12 @@ def test_a_flow_that_stalls_fails() -> None:
     ("lost_ms", "last_ms", "again"),
     [
         # The last five segments, sent at 20 ms, are lost. At 40 ms, the last one is sent again as a
-        # probe. Its ACK at 50 ms reports the other four as lost, which are sent as 1, 2, 1 (RFC
-        # 6937).
+        # probe. Its ACK at 50 ms reports the other four as lost. These are sent again: one, then
+        # two, then one (RFC 6937).
         ((19, 21), 80, 5),
-        # The first ten segments and the probe at 30 ms are lost. 210 ms later the first one is sent
-        # again, then 2, 4, 5 (half of ten: slow start ends), and the rest.
+        # The first ten segments and the probe at 30 ms are lost. 210 ms later, the first segment is
+        # sent again. Then 2, 4 and 5 segments are sent per RTT (5 is half of ten, where slow start
+        # ends), and then the rest.
         ((9, 31), 290, 11),
     ],
     ids=["probe", "timeout"],
@@ -137,9 +138,10 @@ def test_a_flow_that_stalls_fails() -> None:
 def test_losses_without_duplicate_acks_are_retransmitted(
     lost_ms: tuple[int, int], last_ms: int, again: int
 ) -> None:
-    """A probe is sent after two RTTs (RFC 8985, 7).
+    """Segments lost at the end of the data are sent again after a probe, or after a timeout.
 
-    A timeout occurs one RTT and 200 ms after the transmission (RFC 6298).
+    A probe is sent after two RTTs (RFC 8985, 7). A timeout occurs an RTT and 200 ms after the
+    segment was sent (RFC 6298).
     """
     line = Line({"delay_us": 10_000})
     flow = line.tcp(15 * SEGMENT)  # ten segments at 10 ms, and five at 20 ms
@@ -153,7 +155,10 @@ def test_losses_without_duplicate_acks_are_retransmitted(
 
 
 def test_a_lone_segment_that_is_lost_does_not_close_the_window() -> None:
-    """The probe replaces the timeout (RFC 8985, 7.2)."""
+    """A probe replaces a lone lost segment before its timeout, so that the window stays at 10.
+
+    See RFC 8985, 7.2.
+    """
     line = Line({"delay_us": 10_000})
     flow = line.tcp(2 * SEGMENT, rate_bps=8e3 * SEGMENT / 500)
     line.run(0.4)
@@ -167,7 +172,7 @@ def test_a_lone_segment_that_is_lost_does_not_close_the_window() -> None:
 
 
 def test_a_pause_of_the_application_is_no_stall() -> None:
-    """The chunks are 11.6 s apart. The second chunk is lost and retransmitted."""
+    """A flow does not fail if its application pauses for 11.6 s and the next segment is lost."""
     line = Line({})
     flow = line.tcp(2 * SEGMENT, rate_bps=1000.0)
     line.run(11)
@@ -180,7 +185,10 @@ def test_a_pause_of_the_application_is_no_stall() -> None:
 
 
 def test_a_goodbye_after_a_long_flow_may_be_lost() -> None:
-    """The receiving end has sent no data, so it got no acknowledgements after the handshake."""
+    """A flow of 12 s does not fail if the answer to its FIN is lost.
+
+    The receiving end sends no data, so it got no acknowledgements after the handshake.
+    """
     line = Line({"rate_bps": 10**6}, back={})
     flow = line.tcp(0, duration_ns=12 * 10**9, rate_bps=1e5)
     line.run(11.999)
@@ -195,7 +203,7 @@ def test_a_goodbye_after_a_long_flow_may_be_lost() -> None:
 def test_a_lost_goodbye_is_repeated() -> None:
     line = Line({"delay_us": 1000})
     flow = line.tcp(SEGMENT)
-    line.run(0.0015)  # the data of the connection are in flight
+    line.run(0.0015)  # now its data are in flight
     line.change(0, 2, delay_us=1000, **LOSES)
     line.run(0.1)
     line.change(0, 2, delay_us=1000, **LOSES_NOT)
@@ -214,7 +222,7 @@ def test_a_paced_flow_keeps_its_rate() -> None:
     assert 0 <= sent - 4e6 / 8 * 2 <= SEGMENT
     assert result.received["bytes"][-1] == sent
     assert goodput_bps(result, 0.1, 1.9) == pytest.approx(4e6, rel=0.01)
-    assert result.progress["window"].max() <= 20  # the window grows only while it is in use
+    assert result.progress["window"].max() <= 20  # the window does not grow if it is not used
     line.virtual.close()
 
 
@@ -228,14 +236,14 @@ def test_progress_has_a_sample_every_ten_milliseconds() -> None:
 
 
 def test_half_of_the_segments_are_acknowledged_by_themselves() -> None:
-    """The receiver sends one ACK per two segments (RFC 5681, 4.2).
+    """The receiver sends an ACK for each second segment (RFC 5681, 4.2).
 
-    The first segments get an ACK each, so that slow start does not wait.
+    Each of the first segments has an ACK. Otherwise, slow start would wait.
     """
     line = Line({"rate_bps": 10**7, "delay_us": 1000, "queue_packets": 1000})
     finished(line, line.tcp(1000 * SEGMENT))
     there, back = (line.virtual.host_counters(host)["sent"] for host in line.hosts)
-    assert there == 1000 + 4  # SYN, two acknowledgements, FIN
+    assert there == 1000 + 4  # 1000 segments, SYN, two ACKs and FIN
     assert 500 < back < 525
     line.virtual.close()
 
@@ -283,7 +291,10 @@ COMPLAINTS = (
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
 @pytest.mark.parametrize("kind", KINDS)
 def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
-    """tshark checks the capture of the sender: checksums, options, and ACKs only for sent data."""
+    """tshark finds no mistake in a flow that the sender has captured.
+
+    It checks checksums, options, and that only sent data are acknowledged.
+    """
     loses = {"loss_probability": 0.02}
     line = Line({**SLOW, **loses}, back=loses, captures=tmp_path)
     result = finished(line, line.tcp(300_000, kind, ecn=True))
@@ -306,9 +317,10 @@ def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_window_that_seems_closed_is_probed() -> None:
-    """After a forged response to the SYN, the window seems closed.
+    """A flow transfers all data although its window seems closed: the sender probes the window.
 
-    This response is the only segment with a window.
+    A forged response to the SYN has the window 0, and no other segment has a window before the
+    probe.
     """
     line = Line({"delay_us": 1000}, {"delay_us": 0})
     answer = Ether(src=MAC[1], dst=MAC[0]) / IP(src=ADDRESS[1], dst=ADDRESS[0]) / TCP(
@@ -324,9 +336,9 @@ def test_a_window_that_seems_closed_is_probed() -> None:
 
 
 def odd_segment(rng: random.Random, forward: bool, isn: tuple[int, int]) -> bytes:
-    """Return a segment of the connection, whose data are near the sent data or anywhere.
+    """Return a segment of the connection. Its sequence number is near the sent data, or any number.
 
-    The checksum is mostly right.
+    Its header length is sometimes wrong.
     """
     near = rng.choice([0, 1, 2, 1449, 10_000, 2**31, rng.randrange(2**32)])
     options = [("NOP", None)] * rng.randrange(3)
@@ -348,7 +360,10 @@ def odd_segment(rng: random.Random, forward: bool, isn: tuple[int, int]) -> byte
 
 
 def test_an_ece_ack_between_two_writes_does_not_stop_the_flow() -> None:
-    """The segment has ECE and acknowledges no new data, and no data are in flight."""
+    """A flow continues after an ACK with ECE that acknowledges no new data.
+
+    It arrives when no data are in flight.
+    """
     line = Line({})
     flow = line.tcp(3 * SEGMENT, rate_bps=1e6, ecn=True)
     segment = TCP(sport=5001, dport=49152, seq=78, ack=(2**32 - 5000 + 1 + SEGMENT) % 2**32,
@@ -361,9 +376,9 @@ def test_an_ece_ack_between_two_writes_does_not_stop_the_flow() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_hostile_segments_break_nothing(seed: int) -> None:
-    """Such segments may end a connection, as in a kernel, but not the run.
+    """After 800 hostile segments, the connection ends in some way, and its counters are correct.
 
-    Counters stay correct.
+    As in a kernel, such segments may end the connection. They must not end the run.
     """
     rng, isn, count = random.Random(seed), (2**32 - 5000, 77), 400
     line = Line({"rate_bps": 10**7, "delay_us": 1000, "loss_probability": 0.01})

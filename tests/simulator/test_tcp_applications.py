@@ -17,7 +17,7 @@ def conversation(line: Line, requests: int, asked: int, answer: int, **more: obj
     line.run()
     result = line.virtual.connections.result(number)
     assert (result.is_acknowledged, result.has_failed) == (True, False)
-    assert line.virtual.next_ns is None  # both ends are closed
+    assert line.virtual.next_ns is None  # no event is left, so both ends are closed
     return result
 
 
@@ -26,10 +26,13 @@ def conversation(line: Line, requests: int, asked: int, answer: int, **more: obj
     [(1, 1), (10 * SEGMENT, 1), (11 * SEGMENT, 2), (30 * SEGMENT, 2), (31 * SEGMENT, 3)],
 )
 def test_an_answer_takes_the_round_trips_of_slow_start(answer: int, rounds: int) -> None:
-    """The window has 10 segments, and doubles after each RTT (RFC 6928, RFC 5681)."""
+    """A response takes as many RTTs as slow start needs for its segments.
+
+    The window has 10 segments, and doubles after each RTT (RFC 6928, RFC 5681).
+    """
     line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
     (only,) = conversation(line, 1, 100, answer).answers.tolist()
-    assert only[0] == START_NS + RTT_NS  # at the end of the handshake
+    assert only[0] == START_NS + RTT_NS  # the first request is sent at the end of the handshake
     assert only[1] - only[0] == rounds * RTT_NS
     line.virtual.close()
 
@@ -67,7 +70,7 @@ def test_a_flow_is_silent_in_turns() -> None:
                       rate_bps=8e6)  # fmt: skip
     line.run()
     result = line.virtual.connections.result(number)
-    for cycle in range(4):  # 10^6 bytes/s, in periods of half a second
+    for cycle in range(4):  # 10^6 bytes/s for half a second, then nothing for half a second
         assert received_by(result, cycle + 0.55) == pytest.approx(
             (cycle + 1) * 500_000, abs=2 * SEGMENT
         )
@@ -76,7 +79,7 @@ def test_a_flow_is_silent_in_turns() -> None:
 
 
 def test_as_much_as_goes_in_each_turn() -> None:
-    """When an off period begins, the data in the buffer are still sent."""
+    """In each on period, a flow fills the link. Then the data in its buffer are still sent."""
     line = Line({"rate_bps": 10**7, "queue_packets": 20})
     number = line.tcp(duration_ns=2 * 10**9, on_ns=10**8, off_ns=9 * 10**8)
     line.run()
@@ -90,9 +93,9 @@ def test_as_much_as_goes_in_each_turn() -> None:
 
 
 def test_after_a_silence_the_window_is_the_first_again() -> None:
-    """For each timeout of about 0.2 s that fits in the idle time, the window is halved.
+    """After an idle second, the window is below a quarter of its size, but at least 10 segments.
 
-    See RFC 5681, 4.1.
+    It is halved for each timeout of about 0.2 s that fits in the idle time (RFC 5681, 4.1).
     """
     line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
     number = line.tcp(duration_ns=3 * 10**9, on_ns=10**9, off_ns=10**9, rate_bps=5e7)
@@ -106,10 +109,10 @@ def test_after_a_silence_the_window_is_the_first_again() -> None:
 
 
 def window_before_and_after_a_lost_tail(kind: str) -> tuple[int, int]:
-    """Return the window before and after a lost tail.
+    """Return the window before and after the loss of a request's last segment.
 
-    Each request has 20 segments. The second link loses the last segment of the last request but
-    one.
+    Each request has 20 segments. The last segment of the last request but one is lost on the second
+    link.
     """
     line = Line({"rate_bps": 10**7}, {"delay_us": 1000}, back={"delay_us": 1000})
     requests, asked = 100, 20 * SEGMENT
@@ -136,7 +139,11 @@ def window_before_and_after_a_lost_tail(kind: str) -> tuple[int, int]:
 
 
 def test_a_probe_of_a_late_segment_does_not_reduce_the_window() -> None:
-    """The receiver reports a duplicate after the ACK of the first copy (RFC 8985, 7.4)."""
+    """When the delay grows, probes are sent for segments that are only late.
+
+    The window does not shrink. For the second copy of a segment, the receiver reports a duplicate
+    after the ACK of the first copy (RFC 8985, 7.4).
+    """
     line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
     number = line.tcp(30 * 5 * SEGMENT, request_bytes=5 * SEGMENT, response_bytes=1,
                       think_ns=10**8)  # fmt: skip
@@ -153,7 +160,10 @@ def test_a_probe_of_a_late_segment_does_not_reduce_the_window() -> None:
 
 @pytest.mark.parametrize("kind", ["reno", "dctcp"])
 def test_a_loss_that_a_probe_repairs_halves_the_window(kind: str) -> None:
-    """DCTCP halves the window, too, for any fraction of marked packets (RFC 8257, 3.5)."""
+    """After a probe has repaired a loss, the window is half as large, for Reno and for DCTCP.
+
+    DCTCP halves the window after a loss for any fraction of marked packets (RFC 8257, 3.5).
+    """
     before, after = window_before_and_after_a_lost_tail(kind)
     assert before >= 20
     assert 0.45 * before <= after <= 0.6 * before

@@ -1,18 +1,18 @@
-"""CUBIC's window in each second after a loss or an idle period, as in RFC 9438 and Linux."""
+"""CUBIC's window after a loss and after an idle period, as in RFC 9438 and in Linux."""
 
 import numpy as np
 import pytest
 from lines import START_NS, Line
 from numpy.typing import NDArray
 
-C = 0.4  # in segments / s^3: RFC 9438, 5
+C = 0.4  # segments / s^3 (RFC 9438, 5)
 RTT_S = 0.05
 LINK = {"delay_us": 1e6 * RTT_S, "rate_bps": 10**9, "queue_packets": 5000}
 Trace = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def windows(lost_from_s: float, lost_s: float, until_s: float) -> Trace:
-    """Return times and windows of a flow over a link that loses all packets for some time."""
+    """Return times and windows of a CUBIC flow. Its link loses all packets for `lost_s` seconds."""
     line = Line(LINK, {})
     flow = line.tcp(duration_ns=10**11, congestion="cubic")
     line.run(lost_from_s)
@@ -26,14 +26,14 @@ def windows(lost_from_s: float, lost_s: float, until_s: float) -> Trace:
 
 
 def test_after_a_loss_the_window_is_on_the_curve() -> None:
-    """The curve is W_cubic of RFC 9438, 4.2.
+    """At seven points in time after a loss, the window is that of W_cubic (RFC 9438, 4.2).
 
-    The window also follows the curve after the plateau, where no ACK changes the window. For this,
-    the window is recomputed at regular times (in Linux every HZ / 32).
+    This also holds after the plateau, where no ACK changes the window. For this, the window is
+    computed again at regular times (in Linux every HZ / 32).
     """
     time_s, window = windows(0.352, 0.001, 15)
     at = int(np.argmin(np.where(time_s < 0.45, np.inf, window)))
-    largest = window[at] / 0.7  # 4.6 segments
+    largest = window[at] / 0.7  # in segments; 0.7 is from RFC 9438, 4.6
     k_s = np.cbrt(0.3 * largest / C)
     since_s = np.array([1, 2, 4, 6, k_s, k_s + 3, k_s + 5])
     found = window[np.searchsorted(time_s, time_s[at] + since_s)]
@@ -41,7 +41,7 @@ def test_after_a_loss_the_window_is_on_the_curve() -> None:
 
 
 def test_after_a_silence_the_window_grows_by_a_twentieth_a_round_trip() -> None:
-    """The earlier epoch does not count (RFC 9438, 4.8).
+    """After an idle period, the window grows by 5 % per RTT, as in a new epoch (RFC 9438, 4.8).
 
     Linux lets the window grow by at least this much if no loss has occurred yet.
     """

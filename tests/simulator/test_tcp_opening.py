@@ -1,4 +1,4 @@
-"""Opening a connection (RFC 9293, 3.5 and 3.10.7), and the options that both ends offer."""
+"""How connections open (RFC 9293, 3.5 and 3.10.7), and the options that both ends offer."""
 
 from itertools import product
 from pathlib import Path
@@ -12,7 +12,7 @@ from transfers import ISN, PEER_ISN, finished, send
 
 from minip4.simulator.tcp import TcpResult
 
-NOTHING_ARRIVES = {"loss_probability": 1.0}  # packets to h2 are lost; the test injects responses
+NOTHING_ARRIVES = {"loss_probability": 1.0}  # nothing reaches h2; tests inject its responses
 OFFERS = {"Timestamp": ("Timestamp", (5, 0)), "SAckOK": ("SAckOK", b""), "WScale": ("WScale", 7)}
 SUBSETS = [
     tuple(name for name, is_offered in zip(OFFERS, offered, strict=True) if is_offered)
@@ -21,12 +21,15 @@ SUBSETS = [
 
 
 def segments(folder: Path, what: str = "in") -> list[Packet]:
-    """Return the segments that h1 sent or received."""
+    """Return the segments that h1 sent ("in"), or those that it received ("out")."""
     return [frame[TCP] for frame in rdpcap(str(folder / f"{what}.pcap"))]
 
 
 def data_bytes(segment: Packet) -> int:
-    """Return the length of the data, because captures have only the start of a frame."""
+    """Return the length of a segment's data, by its headers.
+
+    Captures have only the start of a frame.
+    """
     return int(segment.underlayer.len) - 20 - 4 * int(segment.dataofs)
 
 
@@ -39,7 +42,7 @@ def options(offered: tuple[str, ...]) -> list[tuple[str, object]]:
 
 
 def opened(folder: Path, offered: tuple[str, ...]) -> tuple[Line, int]:
-    """Open a connection of h1 to a peer whose SYN, ACK has these options."""
+    """Open a connection of h1. The SYN, ACK of its peer has these options."""
     line = Line(NOTHING_ARRIVES, captures=folder)
     flow = line.tcp(5000)
     send(line, 1, 10, flags="SA", seq=PEER_ISN, ack=ISN + 1, window=65535,
@@ -54,7 +57,11 @@ def opened(folder: Path, offered: tuple[str, ...]) -> tuple[Line, int]:
 def test_options_that_the_peer_did_not_offer_are_not_sent(
     offered: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Out-of-order data are reported by SACK. The window is scaled, or it is 65,535 bytes."""
+    """h1 uses timestamps, SACK and window scaling only if its peer has offered them.
+
+    With SACK, h1 reports out-of-order data. Without window scaling, its window is at most 65,535
+    bytes, so that data 70,000 bytes ahead are not accepted.
+    """
     line, _ = opened(tmp_path, offered)
     for after_ms, ahead in ((15, 10), (16, 70_000)):
         send(line, 1, after_ms, 10, flags="A", seq=PEER_ISN + 1 + ahead, ack=ISN + 1, window=65535)
@@ -95,9 +102,10 @@ def test_an_answer_has_the_options_that_were_offered(
 def test_an_unacceptable_acknowledgement_in_syn_sent_is_answered_with_a_reset(
     wrong: int, flags: str, tmp_path: Path
 ) -> None:
-    """The response is <SEQ=SEG.ACK><CTL=RST>, unless the segment is a reset.
+    """In SYN-SENT, a wrong acknowledgement is answered by the reset <SEQ=SEG.ACK><CTL=RST>.
 
-    The connection opens nevertheless.
+    It acknowledges too little or too much. If it is itself in a reset, it is not answered. The
+    connection opens nevertheless.
     """
     line = Line({"delay_us": 10_000}, captures=tmp_path)
     flow = line.tcp(1000)
@@ -111,7 +119,10 @@ def test_an_unacceptable_acknowledgement_in_syn_sent_is_answered_with_a_reset(
 def test_an_unacceptable_acknowledgement_in_syn_received_is_answered_with_a_reset(
     tmp_path: Path,
 ) -> None:
-    """The SYN, ACK to h1 must not arrive, because h1 would reject it."""
+    """In SYN-RECEIVED, an ACK of data that were not sent is answered by a reset.
+
+    The link to h1 loses all packets, because h1 would reject the SYN, ACK.
+    """
     line = Line({}, back=NOTHING_ARRIVES, captures=tmp_path)
     line.tcp(1000, start_ns=START_NS + 2 * 10**9)
     send(line, 0, 1, flags="S", seq=5)
@@ -123,9 +134,9 @@ def test_an_unacceptable_acknowledgement_in_syn_received_is_answered_with_a_rese
 
 
 def simultaneous(folder: Path, flags: str, seq: int) -> TcpResult:
-    """Open a connection simultaneously.
+    """Let h1 and its peer open a connection at the same time.
 
-    h1 receives a SYN instead of a response to its own SYN, and then the rest.
+    h1 receives a SYN instead of a response to its own SYN, and then a segment with these flags.
     """
     line = Line(NOTHING_ARRIVES, captures=folder)
     flow = line.tcp(1000)
@@ -139,7 +150,7 @@ def simultaneous(folder: Path, flags: str, seq: int) -> TcpResult:
 
 @pytest.mark.parametrize(("flags", "seq"), [("SA", PEER_ISN), ("A", PEER_ISN + 1)])
 def test_both_ends_may_open(flags: str, seq: int, tmp_path: Path) -> None:
-    """RFC 9293, figure 7."""
+    """A connection that both ends open at the same time transfers data (RFC 9293, figure 7)."""
     result = simultaneous(tmp_path, flags, seq)
     assert not result.has_failed
     syn, answer, *others = segments(tmp_path)
@@ -166,7 +177,10 @@ def test_a_reset_in_syn_received_fails_an_active_open(tmp_path: Path) -> None:
 def test_the_acknowledgement_of_a_segment_outside_the_window_is_not_processed(
     ahead: int, data: int, is_taken: bool, tmp_path: Path
 ) -> None:
-    """The peer gets an ACK with the expected sequence number. The peer's own ACK is ignored."""
+    """A segment outside of the window acknowledges nothing. Its sender gets an ACK.
+
+    This ACK has the sequence number that h1 expects.
+    """
     line, flow = opened(tmp_path, ())
     send(line, 1, 12, 10, flags="A", seq=PEER_ISN + 1, ack=ISN + 1, window=65535)
     line.run(0.013)

@@ -1,4 +1,4 @@
-"""RST at virtual hosts: segments that hosts reject, and resets that end connections.
+"""RST at virtual hosts: hosts send it for segments that they reject, and it ends connections.
 
 See RFC 9293, 3.10.7, and RFC 5961, 3.
 """
@@ -20,7 +20,10 @@ LATE = {"delay_us": 10_000}
 
 
 def answers(folder: Path, *, listens: bool = False, **fields: object) -> list[Packet]:
-    """Return the response to a segment from h1 to h2, which has no listener or connection."""
+    """Return the responses to a segment from h1 to h2, which has no connection.
+
+    With `listens`, h2 waits for a SYN at the segment's port.
+    """
     line = Line(LATE, captures=folder)
     if listens:
         line.tcp(1000, start_ns=START_NS + 2 * 10**9)
@@ -55,7 +58,7 @@ def test_a_segment_to_a_closed_port_gets_a_reset(
 
 
 def test_an_ack_to_a_listening_port_gets_a_reset(tmp_path: Path) -> None:
-    """The segment is an acknowledgement to a port that waits for a SYN."""
+    """An ACK to a port that waits for a SYN is answered by a reset."""
     (answer,) = answers(tmp_path, listens=True, flags="A", ack=5)
     assert (answer[TCP].seq, str(answer[TCP].flags)) == (5, "R")
 
@@ -83,7 +86,7 @@ def test_a_reset_ends_an_active_open_only_if_it_acknowledges_the_syn(
     result = finished(line, flow)
     assert (result.was_reset, result.has_failed, result.is_acknowledged) == (ends, ends, not ends)
     assert len(result.received) == (0 if ends else 1)
-    assert line.virtual.next_ns is None  # the other end is notified
+    assert line.virtual.next_ns is None  # no event is left, so the other end is closed, too
     line.virtual.close()
 
 
@@ -93,9 +96,12 @@ def test_a_reset_ends_an_active_open_only_if_it_acknowledges_the_syn(
     ids=["next", "near", "in the window", "beyond", "before"],
 )
 def test_only_a_reset_that_is_next_ends_a_connection(ahead: int, ends: bool, told: int) -> None:
-    """After a reset with a sequence number nearby, the peer gets one challenge ACK."""
+    """A reset ends a connection only if its sequence number is the next one.
+
+    If it is another one in the window, the peer gets a challenge ACK.
+    """
     line = Line({})
-    flow = line.tcp(3 * SEGMENT, rate_bps=1e6)  # a segment every 11.6 ms
+    flow = line.tcp(3 * SEGMENT, rate_bps=1e6)  # the rate is a segment per 11.6 ms
     line.run(0.014)
     before = line.virtual.host_counters(line.hosts[0])["sent"]
     send(line, 1, 15, flags="R", seq=PEER_ISN + 1 + ahead)
@@ -121,7 +127,10 @@ def test_a_sender_gets_a_reset_from_an_end_that_was_reset() -> None:
 
 
 def test_a_reset_in_syn_received_returns_a_server_to_listen(tmp_path: Path) -> None:
-    """The listening end does not repeat its lost SYN, ACK by itself. Another SYN makes it do so."""
+    """After a reset in SYN-RECEIVED, a server listens again: it answers the next SYN.
+
+    It does not repeat its lost SYN, ACK before.
+    """
     line = Line({}, back={"loss_probability": 1.0}, captures=tmp_path)
     flow = line.tcp(1000)
     send(line, 0, 1, flags="R", seq=ISN + 1)

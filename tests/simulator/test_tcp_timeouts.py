@@ -1,4 +1,4 @@
-"""Timeouts: backoff (RFC 6298), spurious timeouts (RFC 3522, 4015); window probes (RFC 3168)."""
+"""Timeouts: backoff (RFC 6298), spurious timeouts (RFC 3522, 4015), losses without SACK, ECN."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -16,16 +16,16 @@ MSS_AND_SACK = [("MSS", 1460), ("SAckOK", b"")]
 
 
 class Sent(NamedTuple):
-    """A segment sent by h1."""
+    """A segment that h1 sent."""
 
     time_s: float
-    offset: int  # offset of its first byte; 0 is the SYN
+    offset: int  # sequence number, relative to that of the SYN
     length: int  # length of its data
     ecn: int
 
 
 def sent(folder: Path) -> list[Sent]:
-    """Return the segments sent by h1, from the capture."""
+    """Return the segments that h1 sent, from its capture."""
     found = []
     for frame in rdpcap(str(folder / "in.pcap")):
         ip, tcp = frame[IP], frame[TCP]
@@ -39,10 +39,11 @@ def sent(folder: Path) -> list[Sent]:
 
 
 def waits_for_the_second_segment(folder: Path, *, has_timestamps: bool) -> list[float]:
-    """Return the times between copies of a segment, after another segment timed out three times.
+    """Return the times between the copies of the second segment.
 
-    The copies of the first segment are sent at 10, 220 (a tail loss probe), 430, 850 and 1690 ms,
-    and all are lost. Then an ACK is injected; with timestamps, it refers to the last copy.
+    The first segment timed out thrice. The copies of the first segment are sent at 10, 220 (a tail
+    loss probe), 430, 850 and 1690 ms, and all are lost. Then an ACK is injected. With timestamps,
+    it refers to the last copy.
     """
     line = Line(NOTHING_ARRIVES, captures=folder)
     # the application writes the second segment after 2 s
@@ -63,18 +64,20 @@ def waits_for_the_second_segment(folder: Path, *, has_timestamps: bool) -> list[
 
 
 def test_the_backoff_stays_until_a_round_trip_is_measured(tmp_path: Path) -> None:
-    """A retransmission gives no RTT sample (Karn's algorithm).
+    """Without timestamps, the timeout is not reset by an ACK of a retransmission.
 
-    The timeout is 210 ms. It is first doubled three times, and then four times.
+    Such an ACK gives no RTT sample (Karn's algorithm). The timeout is 210 ms, first doubled three
+    times, and then four times.
     """
     waits_s = waits_for_the_second_segment(tmp_path, has_timestamps=False)
     assert waits_s[1:] == pytest.approx([1.68, 3.36], abs=1e-3)
 
 
 def test_a_timestamp_tells_the_round_trip_of_a_retransmission(tmp_path: Path) -> None:
-    """The RTT is 220 ms.
+    """With timestamps, an ACK of a retransmission gives an RTT sample, here 220 ms.
 
-    By RFC 6298, SRTT changes from 10 ms to 36.25 ms, and RTTVAR from 5 ms to 56.25 ms.
+    By RFC 6298, it changes SRTT from 10 ms to 36.25 ms, and RTTVAR from 5 ms to 56.25 ms. The next
+    timeout follows from these values.
     """
     waits_s = waits_for_the_second_segment(tmp_path, has_timestamps=True)
     rto_s = 0.03625 + 4 * 0.05625
@@ -82,7 +85,10 @@ def test_a_timestamp_tells_the_round_trip_of_a_retransmission(tmp_path: Path) ->
 
 
 def test_after_a_syn_that_was_sent_again_the_timeout_is_three_seconds(tmp_path: Path) -> None:
-    """Without timestamps, nothing shows which copy of the SYN was answered (RFC 6298, 5.7)."""
+    """If the SYN was sent twice, the first timeout of data is 3 s (RFC 6298, 5.7).
+
+    Without timestamps, nothing shows which copy of the SYN was answered.
+    """
     line = Line(NOTHING_ARRIVES, captures=tmp_path)
     line.tcp(1000)
     send(line, 1, 1500, flags="SA", seq=PEER_ISN, ack=ISN + 1, window=65535, options=MSS_AND_SACK)
@@ -96,7 +102,10 @@ def test_after_a_syn_that_was_sent_again_the_timeout_is_three_seconds(tmp_path: 
 
 
 def test_a_spurious_timeout_is_undone() -> None:
-    """All ACKs are 600 ms late. No data are lost, and the window does not shrink."""
+    """After a timeout because all ACKs are 600 ms late, the window is as large as before.
+
+    Only one segment is retransmitted. No data are lost.
+    """
     line = Line({"rate_bps": 10**7, "delay_us": 10_000, "queue_packets": 100},
                 back={"delay_us": 10_000})  # fmt: skip
     flow = line.tcp(3_000_000, "cubic")
@@ -113,7 +122,7 @@ def test_a_spurious_timeout_is_undone() -> None:
     assert timed_out["retransmitted"] - before["retransmitted"] == 1
     assert after["window"] >= before["window"]
     assert result.progress["retransmitted"][-1] == timed_out["retransmitted"]
-    assert after["rtt_us"] > 600_000  # so the next timeout is later
+    assert after["rtt_us"] > 600_000  # with this RTT, the next timeout is later
 
 
 def test_a_timeout_after_losses_is_not_undone() -> None:
@@ -140,7 +149,7 @@ def test_a_timeout_after_losses_is_not_undone() -> None:
 @pytest.mark.parametrize(
     ("acknowledged", "repeated_ms"),
     [
-        # three duplicate ACKs of offset 0, then an ACK of a part of the sent data, and of all
+        # (ms, acknowledged segments): three duplicate ACKs, an ACK of some data, and of all data
         ([(20, 0), (20.5, 0), (21, 0), (30, 2), (40, 12)], {0: [21], 2: [30]}),
         ([(20, 0), (20.5, 0), (30, 2), (40, 12)], {}),
     ],
@@ -149,9 +158,9 @@ def test_a_timeout_after_losses_is_not_undone() -> None:
 def test_a_peer_without_sack_tells_of_losses_by_duplicates(
     acknowledged: list[tuple[float, int]], repeated_ms: dict[int, list[float]], tmp_path: Path
 ) -> None:
-    """RFC 5681, 3.2, and RFC 6582.
+    """Without SACK, three duplicate ACKs, or a partial ACK after them, cause a retransmission.
 
-    Each of the first two duplicates permits a new segment (RFC 3042).
+    RFC 5681, 3.2, and RFC 6582. Each of the first two duplicates permits a new segment (RFC 3042).
     """
     mss = 1460
     line = Line(NOTHING_ARRIVES, captures=tmp_path)
@@ -178,9 +187,9 @@ def test_a_peer_without_sack_tells_of_losses_by_duplicates(
 
 
 def test_window_probes_are_not_ecn_capable(tmp_path: Path) -> None:
-    """Neither the probe nor its copies are ECN-capable (RFC 3168, 6.1.6).
+    """Neither a window probe nor its copies are ECN-capable. All other new data are.
 
-    All other new data are ECN-capable.
+    RFC 3168, 6.1.6.
     """
     line = Line(NOTHING_ARRIVES, captures=tmp_path)
     line.tcp(5000, ecn=True)

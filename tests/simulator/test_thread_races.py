@@ -1,4 +1,7 @@
-"""Threads of a network do not access data of other threads; the test detects violations."""
+"""Threads of a virtual network access each other's data only in a defined order.
+
+If the C code is broken, the test detects this.
+"""
 
 import os
 import subprocess
@@ -19,7 +22,7 @@ def races(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "LD_PRELOAD": tsan,
         "TMPDIR": str(folder),  # a race kills the process, which leaves its files there
     }
-    # ThreadSanitizer of older compilers needs addresses that are not randomised.
+    # Older versions of ThreadSanitizer need addresses that are not randomised.
     command = ["setarch", "-R", sys.executable, str(RACES), *arguments]
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 

@@ -1,4 +1,4 @@
-"""Several threads give the same results as one thread, to the last bit, for any partitioning."""
+"""Several threads give exactly the same results as one thread, for any partitions."""
 
 import os
 from ctypes import c_bool, c_double, c_uint64, create_string_buffer
@@ -39,7 +39,10 @@ def test_results_do_not_depend_on_threads(seed: int, is_stopped: bool, tmp_path:
 
 
 def test_results_do_not_depend_on_cores() -> None:
-    """Threads that share a core wait for each other, so parallel runs end early."""
+    """Two threads that share one core give the same results as one thread.
+
+    They wait for each other, so that their parallel runs end early.
+    """
     expected, _ = outcome(Mesh(1, is_stopped=False))
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
@@ -54,14 +57,14 @@ def test_results_do_not_depend_on_cores() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4])
 def test_applications_get_simultaneous_frames_in_sending_order(threads: int) -> None:
-    """All messages are simultaneous.
+    """Frames that arrive at the same time in different partitions are reported in sending order.
 
-    Before the hosts had inboxes, some were in different partitions.
+    The hosts were in different partitions before they had inboxes.
     """
     senders = [7, 2, 9, 0, 5]
     mesh = Mesh(3, threads, placing=1, is_stopped=False)
     next(mesh.run())
-    for host in senders:  # each host sends to itself, through its router
+    for host in senders:  # each of these hosts sends to itself, over its router
         to = (mac(host), address(host), PORT)
         mesh.virtual.inboxes.send_datagram(mesh.hosts[host], PORT, to, b"x")
     hosts = {mesh.virtual.inboxes.open_udp(mesh.hosts[host], PORT): host for host in range(10)}
@@ -73,7 +76,10 @@ def test_applications_get_simultaneous_frames_in_sending_order(threads: int) -> 
 
 
 def test_a_link_that_becomes_shorter_holds_its_partition_back() -> None:
-    """The frames of the link arrive in time, although both partitions had more lookahead before."""
+    """When the delay of a link between partitions shrinks, its frames still arrive in time.
+
+    Before, each partition could run further ahead of the other one.
+    """
 
     def received(threads: int) -> bytes:
         delay = {"delay_us": 100}
@@ -108,7 +114,7 @@ def test_a_network_without_delay_is_not_cut() -> None:
 
 
 def test_a_network_is_cut_anew_within_a_run_once_its_load_is_known() -> None:
-    """There are eight pairs of hosts, of which only the first four send."""
+    """If only four of eight pairs of hosts send, the network finds partitions with similar load."""
     virtual = Virtual(START_NS, threads=2, sanitize="SANITIZE" in os.environ)
     for i in range(8):
         hosts = [virtual.add_host(mac(2 * i + j), address(2 * i + j), 1500) for j in range(2)]
@@ -133,7 +139,10 @@ def test_a_network_is_cut_anew_within_a_run_once_its_load_is_known() -> None:
 
 @pytest.mark.parametrize("payload", [22, 1000], ids=["copied", "in their packets"])
 def test_packets_go_back_to_where_they_came_from(payload: int) -> None:
-    """Otherwise, all packets of a one-way flow would end up at its end and exceed the limit."""
+    """A one-way flow of 30,000 packets needs at most 8,192 packets of memory in all partitions.
+
+    Otherwise, all packets would end up in the last partition.
+    """
     line = Line({"delay_us": 10}, {}, back={"delay_us": 10}, threads=2)
     line.limit_packets(8192)
     flow = line.flow(30_000, 1e6, payload)
@@ -144,9 +153,9 @@ def test_packets_go_back_to_where_they_came_from(payload: int) -> None:
 
 
 class Pace:
-    """The choice between parallel and sequential runs.
+    """The choice of a network between parallel and sequential runs.
 
-    Each run has 10,000 events, which take 1,000 us sequentially.
+    Each run has 10,000 events, which take 1,000 us in a sequential run.
     """
 
     def __init__(self) -> None:
@@ -156,9 +165,9 @@ class Pace:
         self.before = False
 
     def turns(self, runs: int, waited: float, at_once_us: int) -> int:
-        """Return how many runs are sequential.
+        """Return how many of these runs are sequential.
 
-        The first parallel run after a sequential one takes 500 us longer.
+        A parallel run takes `at_once_us`, and the first one after a sequential run 500 us more.
         """
         taken = 0
         for _ in range(runs):
@@ -179,15 +188,15 @@ class Pace:
 def test_turns_are_tried_where_threads_waited_and_kept_while_faster() -> None:
     pace = Pace()
     assert pace.turns(100, waited=0.2, at_once_us=2000) == 0
-    # the other mode is tried now and then
+    # sometimes the other mode is tried
     assert 85 < pace.turns(100, waited=0.6, at_once_us=2000) < 99
-    assert pace.turns(100, waited=0.2, at_once_us=600) < 100  # until the other mode is tried again
+    assert pace.turns(100, waited=0.2, at_once_us=600) < 100  # parallel runs are tried again
     assert pace.turns(100, waited=0.2, at_once_us=600) == 0
 
 
 def test_at_once_is_taken_up_again_soon_however_long_it_was_best() -> None:
     pace = Pace()
-    # number of trials of sequential runs
+    # the number of times that sequential runs are tried
     assert pace.turns(50_000, waited=0.6, at_once_us=600) < 2000
     assert pace.turns(1000, waited=0.6, at_once_us=2000) > 900
     assert pace.turns(100, waited=0.6, at_once_us=600) < 100
@@ -195,7 +204,10 @@ def test_at_once_is_taken_up_again_soon_however_long_it_was_best() -> None:
 
 
 def test_a_core_that_others_use_half_the_time_leads_to_turns() -> None:
-    """Three of four parallel runs are slow, so the fastest run is not representative."""
+    """If three of four parallel runs are slow, the network prefers sequential runs.
+
+    The time of the fastest parallel run would mislead it.
+    """
     pace, cost_us, in_turn_us = Pace(), 0, 0
     for run in range(1000):
         at_once_us = 600 if run % 4 == 0 else 3000

@@ -1,4 +1,4 @@
-"""The virtual network is exact to the nanosecond, reproducible, and agrees with queueing theory."""
+"""The virtual network is exact to the nanosecond, reproducible, and as queueing theory predicts."""
 
 import ctypes
 import hashlib
@@ -38,7 +38,10 @@ def test_delay_is_exact_to_the_nanosecond(payload: int) -> None:
 
 
 def test_queueing_delay_is_that_of_md1() -> None:
-    """The mean wait of M/D/1 is rho / (2 (1 - rho)) service times (Pollaczek and Khinchine)."""
+    """The mean wait in a queue with Poisson arrivals is that of M/D/1 (Pollaczek and Khinchine).
+
+    It is rho / (2 (1 - rho)) service times, where rho is the load.
+    """
     count, service_ns = 1_000_000, 8000  # frames of 1000 bytes at 1 Gbit/s
     rng = np.random.default_rng(5)
     for load in (0.5, 0.8):
@@ -59,14 +62,14 @@ def test_a_burst_waits_in_the_queue_and_the_rest_is_dropped() -> None:
     flow = line.flow(20, payload=1000 - 42, due_ns=np.zeros(20, np.uint64))
     line.run()
     result = line.virtual.flow_result(flow)
-    # One frame is on the wire and ten wait; queues do not distinguish the frames of flows.
+    # The link sends one frame, and ten wait. The queue drops the others.
     assert list(delays(result)) == [8000 * (i + 1) for i in range(11)]
     line.virtual.close()
 
 
 def test_frames_beyond_the_memory_end_the_run() -> None:
     line = Line({"delay_us": 1000})
-    assert line.virtual.max_packets * 12_000 < 8e9  # in bytes: a jumbo frame with all its pages
+    assert line.virtual.max_packets * 12_000 < 8e9  # 12,000 bytes: the pages of a jumbo frame
     line.limit_packets(64)
     flow = line.flow(100)
     line.virtual.send_frames(line.hosts[0], [START_NS + 10**6] * 2, [bytes(60)] * 2)
@@ -114,7 +117,7 @@ def test_another_engine_may_take_over() -> None:
     line = Line({"delay_us": 100})
     flow = line.flow(1000, rate_pps=1e6)
     line.run(0.0005)
-    line.virtual.install(line.switches[0], line.engine({}))  # frames in flight arrive
+    line.virtual.install(line.switches[0], line.engine({}))  # the frames in flight still arrive
     line.run()
     result = line.virtual.flow_result(flow)
     assert len(result.received) == 1000
@@ -124,7 +127,10 @@ def test_another_engine_may_take_over() -> None:
 
 
 def test_frames_in_a_link_are_known() -> None:
-    """They are also known while the settings of the link change, and when the link is removed."""
+    """The network reports how many frames and bytes are in flight on a link.
+
+    This also holds after the settings of the link changed, and after the link was removed.
+    """
     line = Line({"delay_us": 100})
     flow = line.flow(10, rate_pps=1e6)
     line.run(2.5e-6)
@@ -141,7 +147,7 @@ def test_frames_in_a_link_are_known() -> None:
     assert line.virtual.flying(line.switches[0], 2) == (0, 0)
     result = line.virtual.flow_result(flow)
     by_sequence = delays(result)[np.argsort(result.received["sequence"])]
-    in_order = [102_000 - 1000 * number for number in range(3, 7)]  # not before the third
+    in_order = [102_000 - 1000 * number for number in range(3, 7)]  # none overtakes the third one
     assert list(by_sequence) == [100_000] * 3 + in_order + [0] * 3
     line.virtual.close()
 
@@ -150,7 +156,7 @@ def test_frames_in_a_link_are_known() -> None:
 
 
 def exchanged(tmp_path: Path, *frames: Packet | bytes) -> tuple[list[Packet], dict[str, int]]:
-    """Return the responses of h2 to frames from h1, and the counters of h2."""
+    """Send frames from h1 to h2. Return the responses of h2, and its counters."""
     virtual = Virtual(START_NS, sanitize="SANITIZE" in os.environ)
     hosts = [virtual.add_host(*host) for host in zip(MAC, ADDRESS, strict=True)]
     switch = virtual.add_switch()
@@ -283,7 +289,7 @@ def test_ports_are_free_again_after_a_flow() -> None:
     ids=["partitions", "run", "a flow", "an inbox", "a connection"],
 )
 def test_a_network_that_has_ended_is_not_asked(ask: Callable[[Virtual], object]) -> None:
-    """The memory of the network may belong to other data."""
+    """Each use of a closed network is an error, because its memory may belong to other data."""
     line = Line({})
     line.virtual.close()
     with pytest.raises(EngineError, match="the network is closed; use it inside its `with` block"):

@@ -1,4 +1,4 @@
-"""Order of simultaneous events in virtual time, see docs/how-to/virtual-time.md."""
+"""The order of simultaneous events in virtual time: see docs/how-to/virtual-time.md."""
 
 from typing import Any
 
@@ -13,18 +13,18 @@ from minip4.simulator.shared import Stop
 from minip4.simulator.virtual import FlowSpec, Virtual
 
 START_NS = 10**9
-# a frame of 1,000 bytes takes 8 us on the last link, so the first to arrive is the first to leave
+# A frame of 1,000 bytes takes 8 us on the last link. So frames leave in the order of arrival there.
 PAYLOAD = 958
-SLOW = {"queue": {"depth_packets": 64, "rate_pps": 100_000}}  # one frame per 10 us
+SLOW = {"queue": {"depth_packets": 64, "rate_pps": 100_000}}  # a rate of one frame per 10 us
 DELAYED, LESS = {"link": {"delay_us": 10.0}}, {"link": {"delay_us": 5.0}}
 DIRECT: dict[str, Any] = {}
 
 
 def order(*branches: dict[str, Any], sent_ns: list[list[int]]) -> list[int]:
-    """Return the branches of the frames that arrive at the far host.
+    """Return the branches of the frames, in the order in which these arrive at the far host.
 
-    Hosts 0, 1, ... send at these times after START_NS. Each host is behind a switch with its own
-    link or queue, and all paths meet in one last switch. Sources are added in reverse order.
+    Host i sends at the times sent_ns[i] after START_NS. It is behind a switch with its own link or
+    queue: branches[i]. All paths meet in one last switch. Flows are added in reverse order.
     """
     engine = Engine(json_of(ingress="std.egress_spec = 2;"))
     net = Virtual(START_NS, sanitize=engine.sanitize)

@@ -1,6 +1,8 @@
-"""Meshes on several threads under ThreadSanitizer.
+"""Meshes on several threads, under ThreadSanitizer.
 
-python thread_races.py [broken]: test_threads.py runs it with libtsan preloaded.
+python thread_races.py [broken]
+
+test_thread_races.py runs this with libtsan preloaded.
 
 The process ends with status RACE if the threads of two partitions access a word in no defined
 order. With "broken", the C code sends a frame to another partition as if it were its own partition.
@@ -21,7 +23,7 @@ OWN = "wire->partition == p->number"
 
 
 def without_channels(folder: Path) -> None:
-    """Build the event queue from a copy of the C code, which treats all nodes as one partition."""
+    """Let the event queue be built from C code that treats all nodes as one partition."""
     shutil.copytree(virtual.C_FOLDER, folder, dirs_exist_ok=True)
     text = (folder / "loop.c").read_text()
     assert text.count(OWN) == 1

@@ -1,4 +1,4 @@
-"""Transfers over TCP in virtual time, shared by tests."""
+"""Functions for tests of transfers over TCP in virtual time."""
 
 import numpy as np
 from lines import ADDRESS, MAC, START_NS, Line
@@ -8,7 +8,7 @@ from scapy.packet import Raw
 
 from minip4.simulator.tcp import TcpResult
 
-SEGMENT, FRAME = 1448, 1514  # bytes of data in a segment, and of its frame
+SEGMENT, FRAME = 1448, 1514  # bytes of a segment's data, and of its whole frame
 KINDS = ("reno", "cubic", "dctcp")
 ISN, PEER_ISN = 2**32 - 5000, 77  # initial sequence numbers of Line.tcp()
 
@@ -19,7 +19,7 @@ def finished(line: Line, number: int, seconds: float = 100.0) -> TcpResult:
 
 
 def send(line: Line, of: int, after_ms: float, data: int = 0, **fields: object) -> None:
-    """Inject a segment of the connection of Line.tcp() at one of the hosts."""
+    """Let host `of` send another segment in the connection of Line.tcp(), at this time."""
     ports = (49152, 5001) if of == 0 else (5001, 49152)
     tcp = TCP(sport=ports[0], dport=ports[1], **fields)
     addresses = IP(src=ADDRESS[of], dst=ADDRESS[1 - of])

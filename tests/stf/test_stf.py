@@ -1,4 +1,4 @@
-"""STF scripts and `minip4 test`: scripts that pass, and the messages of scripts that fail."""
+"""STF scripts and `minip4 test`: scripts that pass, and the messages for scripts that fail."""
 
 import time
 from pathlib import Path
@@ -40,7 +40,7 @@ expect 6 EE000000 $
 expect 7
 """
 
-# the layout of p4testgen's STF back end for bmv2
+# a program and a script as p4testgen's STF back end for bmv2 writes them
 TESTGEN_PROGRAM = {
     "ingress_locals": """
         action go(bit<9> port, bit<8> value) { std.egress_spec = port; hdr.h.b = value; }
@@ -198,7 +198,7 @@ def test_an_endless_recirculation_has_a_trace_from_its_start(
     program.write_text(TEMPLATE.format(**{**DEFAULTS, **parts}))
     script.write_text("packet 1 01020304")
     took_s = []
-    for options in ([], [], ["--trace"]):  # the first run builds the program
+    for options in ([], [], ["--trace"]):  # the first run also builds the program
         start = time.process_time()
         assert main(["test", *options, str(program), str(script)]) == 2
         took_s.append(time.process_time() - start)

@@ -1,6 +1,6 @@
-"""Fat trees and rings.
+"""Fat trees and rings: every host reaches every other host, on shortest paths.
 
-Every host reaches every other host by shortest paths. Flows use all shortest paths.
+Flows use all shortest paths.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ def own_routes(net: Network, switch: str) -> list[Route]:
 
 
 def all_pairs(topo: Topo) -> list[Flow]:
-    """Return a flow of PACKETS from each host to each other host."""
+    """Return a flow from each host to each other host. Each flow has PACKETS packets."""
     return [
         Flow(number, *pair, rate_pps=1000, count=PACKETS)
         for number, pair in enumerate(permutations(topo.hosts(), 2))
@@ -42,7 +42,7 @@ def all_pairs(topo: Topo) -> list[Flow]:
 
 
 def received(topo: Topo, flows: list[Flow], routes: Routes, folder: Path) -> Counter[str]:
-    """Return the packets that each switch received; assert that all flows reach their hosts."""
+    """Return how many packets each switch received. Assert that all flows reach their hosts."""
 
     async def main(run: Run) -> Counter[str]:
         with Network(topo, run, program=ROUTER, capture=False) as net:
@@ -71,7 +71,8 @@ def test_a_fat_tree_of_four_ports(routes: Routes, tmp_path: Path) -> None:
     ports = Counter(end for link in topo.links() for end in link if topo.isSwitch(end))
     assert set(ports.values()) == {4}
     counts = received(topo, all_pairs(topo), routes, tmp_path)
-    # 16 hosts: each has 1 other host at its switch, 2 in its pod one hop up, and 12 in other pods
+    # For each of 16 hosts, 1 other host is at the same switch, 2 are at another switch of the same
+    # pod, and 12 are in other pods.
     tiers = Counter[str]()
     for name, count in counts.items():
         tiers[topo.places[name].tier] += count
@@ -79,7 +80,7 @@ def test_a_fat_tree_of_four_ports(routes: Routes, tmp_path: Path) -> None:
     assert tiers["core"] == elsewhere
     assert tiers["spine"] == in_pod + 2 * elsewhere
     assert tiers["leaf"] == 16 * 1 * PACKETS + 2 * (in_pod + elsewhere)
-    for tier in ("core", "spine"):  # all equal-cost paths are used
+    for tier in ("core", "spine"):  # flows use all equal-cost paths
         shares = [counts[name] for name, place in topo.places.items() if place.tier == tier]
         assert min(shares) > 0.5 * sum(shares) / len(shares)
 
@@ -94,7 +95,7 @@ def test_a_ring(switches: int, tmp_path: Path) -> None:
 
 
 def test_half_way_round_a_ring_flows_part(tmp_path: Path) -> None:
-    """From s1 to s3 in a ring of four, some flows go over s2 and some over s4."""
+    """From s1 to s3 in a ring of four switches, some flows go over s2, and the others over s4."""
     flows = [Flow(number, "h1", "h3", rate_pps=1000, count=1) for number in range(100)]
     counts = received(Ring(switches=4), flows, shortest_routes, tmp_path)
     assert counts["s2"] + counts["s4"] == 100

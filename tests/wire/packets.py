@@ -1,4 +1,4 @@
-"""The packet pool from Python, for tests of code that uses packets."""
+"""The packet pool for tests in Python."""
 
 import ctypes
 from ctypes import POINTER, c_bool, c_uint8, c_uint32, c_uint64, c_void_p
@@ -7,7 +7,7 @@ from minip4.native.layouts import Shared, checks
 
 
 class Packet(ctypes.Structure):
-    """struct packet, without its buffer"""
+    """struct packet, without its buffer."""
 
     _fields_ = [
         ("next", c_void_p),
@@ -25,7 +25,7 @@ CHECKS = checks([Shared("packet.h", "struct packet", Packet)])
 
 
 def declare(library: ctypes.CDLL) -> None:
-    """Declare the functions of packet.h."""
+    """Declare the C functions of packet.h."""
     packet = POINTER(Packet)
     for name, result, arguments in (
         ("packet_pool_create", c_void_p, [c_uint32]),

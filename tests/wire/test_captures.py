@@ -1,4 +1,4 @@
-"""Captures: no access beyond a buffer, and no write into a buffer that the writer still saves."""
+"""Captures: no access beyond a buffer, and no write into a buffer that is still being saved."""
 
 import ctypes
 import os
@@ -12,7 +12,7 @@ from minip4.native.build import shared_object
 from minip4.wire import C_FOLDER
 
 FILE_HEADER, RECORD_HEADER, SNAPLEN, BUFFER = 24, 16, 128, 256 * 1024
-RECORDS = BUFFER // (RECORD_HEADER + SNAPLEN)  # records per buffer; 64 bytes remain
+RECORDS = BUFFER // (RECORD_HEADER + SNAPLEN)  # full records per buffer; 64 bytes remain
 
 
 class Captures:
@@ -40,7 +40,10 @@ def captures() -> Captures:
 
 
 def frames(data: bytes) -> list[tuple[int, int]]:
-    """Return number and length of each frame of a capture; its time equals its number."""
+    """Return number and length of each frame of a capture.
+
+    Assert that its time equals its number.
+    """
     found, at = [], FILE_HEADER
     while at < len(data):
         seconds, ns, captured, length = struct.unpack_from("=4I", data, at)
@@ -55,9 +58,9 @@ def frames(data: bytes) -> list[tuple[int, int]]:
 def test_a_record_that_the_buffer_has_no_room_for_goes_into_the_other_one(
     captures: Captures, last: int, tmp_path: Path
 ) -> None:
-    """The header of the record is in the other buffer, too.
+    """A record that does not fit into the rest of a buffer is in the other buffer, with its header.
 
-    test_sanitized.py detects a byte beyond the buffer.
+    test_sanitized.py detects a write beyond a buffer.
     """
     lengths = [*RECORDS * [1500], last, 60]
     capture = captures.open(tmp_path / "pcap")
@@ -70,7 +73,10 @@ def test_a_record_that_the_buffer_has_no_room_for_goes_into_the_other_one(
 def test_a_flush_does_not_change_a_buffer_that_is_being_written(
     captures: Captures, tmp_path: Path
 ) -> None:
-    """The file is a pipe without a reader, so the writer blocks before it has saved a buffer."""
+    """A flush while the writer saves a buffer changes no frame in this buffer.
+
+    The file is a pipe that nobody reads yet, so the writer blocks while it saves the first buffer.
+    """
     os.mkfifo(tmp_path / "pipe")
     end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     capture = captures.open(tmp_path / "pipe")

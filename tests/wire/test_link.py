@@ -1,4 +1,4 @@
-"""The link component: exact times in ns, distributions of random numbers, and accounting."""
+"""The link component: exact times in ns, random numbers with the right distribution, accounting."""
 
 import ctypes
 import math
@@ -46,7 +46,7 @@ def load() -> ctypes.CDLL:
 
 @dataclass
 class Link:
-    """A link and its output: (frame number, time) of each delivered and lost frame."""
+    """A link, and its output: (frame number, time) of each delivered and of each lost frame."""
 
     library: ctypes.CDLL
     config: LinkConfig
@@ -84,7 +84,7 @@ class Link:
 
 
 class Links:
-    """Creates links, and closes them at the end of the test."""
+    """Factory of links. At the end of the test, all links are closed."""
 
     def __init__(self) -> None:
         self.library = load()
@@ -135,7 +135,7 @@ def test_rate_is_exact_over_many_frames(make_link: Links, rate_bps: int, length:
 
 
 def test_an_idle_wire_starts_at_once(make_link: Links) -> None:
-    link = make_link(rate_bps=3)  # 64 B take 170 + 2/3 seconds
+    link = make_link(rate_bps=3)  # 64 bytes take 170 2/3 s
     link.send(0, 0)
     link.send(1, 1000 * SECOND)
     link.advance(2**63)
@@ -162,9 +162,9 @@ def test_loss_follows_the_binomial_law(make_link: Links, loss: float) -> None:
 
 
 def test_losses_grow_with_probability(make_link: Links) -> None:
-    """With the same seed and a higher loss, the link loses the same frames and additional ones.
+    """A link with the same seed and a higher loss loses the same frames, and additional ones.
 
-    So runs can be compared.
+    Therefore runs with different losses can be compared.
     """
     few, many = (set(lost_frames(make_link(loss=loss, seed=3), 5000)) for loss in (0.01, 0.05))
     assert few < many
@@ -190,7 +190,7 @@ def test_lost_frames_are_reported_when_sent(make_link: Links) -> None:
     link = make_link(loss=1.0, delay_ns=10, rate_bps=512 * 10**6)
     link.send(9, 77)
     assert link.lost == [(9, 77)]
-    # a lost frame also needs transmission time
+    # a lost frame takes transmission time, too
     assert link.library.link_free_at(link.handle) == 1077
 
 
@@ -206,7 +206,7 @@ def test_jitter_keeps_the_order(make_link: Links) -> None:
     assert max(delays) <= 1400
     alone = make_link(delay_ns=1000, jitter_ns=400, seed=5)
     for number in range(2000):
-        # the frames are far apart, so none waits for its predecessor: uniform distribution
+        # The frames are far apart, so that none waits for an earlier one. Then delays are uniform.
         alone.send(number, number * 1000)
         alone.advance(number * 1000)
     alone.advance(SECOND)
@@ -256,7 +256,7 @@ def test_configuration_holds_for_later_frames(make_link: Links) -> None:
     link = make_link(delay_ns=1000)
     link.send(0, 0)
     link.library.link_configure(link.handle, LinkConfig(delay_ns=10))
-    link.send(1, 0)  # no frame overtakes: the order is preserved unless reordering was requested
+    link.send(1, 0)  # this frame does not overtake frame 0, because the link does not reorder
     link.send(2, 5000)
     link.advance(SECOND)
     assert link.delivered == [(0, 1000), (1, 1000), (2, 5010)]
@@ -276,8 +276,8 @@ def test_a_new_configuration_throws_the_dice_on_and_not_from_their_start(make_li
 
 def test_a_new_rate_drops_the_rounding_remainder(make_link: Links) -> None:
     link = make_link(rate_bps=3)
-    link.send(0, 0)  # 64 B leave a remainder of 2/3 ns; it is stored as 2
+    link.send(0, 0)  # after 64 bytes, 2/3 ns remain, stored as 2
     link.library.link_configure(link.handle, LinkConfig(rate_bps=512 * 10**9 + 2))
-    link.send(1, 170_666_666_666)  # just below a nanosecond, which the remainder would complete
+    link.send(1, 170_666_666_666)  # almost 1 ns: with the remainder, it would be one
     link.advance(2**63)
     assert link.delivered == [(0, 170_666_666_666), (1, 170_666_666_666)]

@@ -23,7 +23,7 @@ class Pool:
         self.library.packet_pool_set_limit(self.pool, LIMIT)
 
     def take(self) -> Packet | None:
-        """Take a packet and write all bytes of its phv; return None if there is no free packet."""
+        """Take a packet, and write all bytes of its phv. Return None if no packet is free."""
         taken = self.library.packet_take(self.pool)
         if not taken:
             return None
@@ -70,7 +70,7 @@ def test_there_are_no_more_packets_than_the_limit(pool: Pool) -> None:
 
 
 def test_packets_get_a_wider_phv_and_narrow_ones_go_out_of_use(pool: Pool) -> None:
-    kept, *others = [pool.take() for _ in range(30)]  # the first slab still has unused packets
+    kept, *others = [pool.take() for _ in range(30)]  # fewer packets than the first slab has
     for packet in others:
         pool.give(packet)
     pool.library.packet_pool_widen(pool.pool, 5000)
@@ -90,9 +90,9 @@ def test_a_narrow_packet_that_is_still_in_use_counts(pool: Pool) -> None:
 
 
 def test_rooms_double_once_there_are_packets(pool: Pool) -> None:
-    """Otherwise, a controller could force many reallocations.
+    """Once the pool has packets, a larger phv is at least twice as large as before.
 
-    Each new program would need one more byte.
+    Otherwise, a controller could force many reallocations by programs that need one more byte each.
     """
     pool.library.packet_pool_widen(pool.pool, 101)
     first = pool.take()
@@ -109,7 +109,7 @@ def test_rooms_double_once_there_are_packets(pool: Pool) -> None:
 
 def test_an_exchanged_packet_is_the_same_frame(pool: Pool) -> None:
     old = pool.take()
-    where = ctypes.addressof(old.data.contents) + 3  # a header was removed
+    where = ctypes.addressof(old.data.contents) + 3  # as if a header had been removed
     old.data = ctypes.cast(where, type(old.data))
     old.length, old.source, old.hops, old.time_ns = 9210, 5, 6, 7
     frame = bytes(i % 251 for i in range(old.length))

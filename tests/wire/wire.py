@@ -1,6 +1,6 @@
-"""Functions for tests with packets on real interfaces.
+"""Functions for tests that send packets over real interfaces.
 
-They create namespaces and veth pairs, and read and write frames and captures.
+They create namespaces and veth pairs. They send and receive frames, and read captures.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from scapy.utils import RawPcapNgReader, RawPcapReader
 
-TIMEOUT_S = 120.0  # timeout for hung processes; generous for a loaded machine
+TIMEOUT_S = 120.0  # timeout, long enough for a loaded machine
 CLONE_NEWNET = 0x40000000
 SO_RCVBUFFORCE = 33
 SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING, ETH_P_ALL = 263, 8, 23, 3
@@ -24,7 +24,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 @contextlib.contextmanager
 def namespace() -> Iterator[None]:
-    """Move this thread, and processes that it starts, into a new network namespace."""
+    """Move this thread into a new network namespace. Processes that it starts are there, too."""
     before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     if libc.unshare(CLONE_NEWNET):
         pytest.skip("needs root: run sudo ./run_tests.sh")
@@ -38,19 +38,19 @@ def namespace() -> Iterator[None]:
 
 
 def veth(left: str, right: str, mtu: int = 1500) -> None:
-    """Create a pair of interfaces that are up."""
+    """Create a veth pair. Both interfaces are up."""
     run(f"ip link add name {left} mtu {mtu} type veth peer name {right} mtu {mtu}")
     run(f"ip link set dev {left} up")
     run(f"ip link set dev {right} up")
 
 
 def run(command: str) -> None:
-    """Run a command; raise an error if it fails."""
+    """Run a command. Raise an error if the command fails."""
     subprocess.run(command.split(), check=True, capture_output=True)
 
 
 def end(interface: str) -> socket.socket:
-    """Return a packet socket on an interface, which receives only arriving frames."""
+    """Return a packet socket on an interface. It receives only frames that arrive there."""
     packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     packets.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 256 * 1024 * 1024)
     packets.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
@@ -61,13 +61,16 @@ def end(interface: str) -> socket.socket:
 
 
 def frame(length: int, number: int = 0) -> bytes:
-    """Return an Ethernet frame (local experimental EtherType) with a number and further bytes."""
+    """Return an Ethernet frame of this length: a number, and then random bytes.
+
+    The EtherType is one for local experiments.
+    """
     start = bytes.fromhex("020000000002 020000000001 88b5") + number.to_bytes(4, "big")
     return (start + os.urandom(length))[:length]
 
 
 def await_true(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
+    """Wait until a condition is true. Raises AssertionError after TIMEOUT_S."""
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, "timed out"
@@ -75,7 +78,7 @@ def await_true(condition: Callable[[], bool]) -> None:
 
 
 def pcap_records(path: Path) -> list[tuple[int, int, bytes]]:
-    """Return (time in ns, length of the frame, its first bytes) of each record of a capture."""
+    """Return time in ns, length, and captured bytes of each frame in a capture."""
     reader = RawPcapReader(str(path))
     assert not isinstance(reader, RawPcapNgReader)
     assert reader.nano

@@ -8,7 +8,7 @@ from minip4.compiler.analysis.flow import Flow
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Count the calls of some methods of Flow."""
+    """Replace some methods of Flow by methods that also count their calls."""
     counts: dict[str, int] = {}
     for name in ("parser_state", "assignment"):
         method = getattr(Flow, name)
@@ -29,7 +29,8 @@ def test_a_state_is_looked_at_when_all_ways_to_it_are_known(looked_at: dict[str,
         states.append(f"state s{i} {{ v{i} = 1; transition select(m.z) {{ {cases} _: accept; }} }}")
     variables = "".join(f"bit<8> v{i};" for i in range(count))
     check(program(states="\n".join(states), parser_local=variables))
-    assert looked_at["parser_state"] == 2 * (count + 1)  # to find the fixed point, and to report
+    # each state is visited twice: to find the fixed point, and to report
+    assert looked_at["parser_state"] == 2 * (count + 1)
 
 
 def test_a_way_back_is_followed(looked_at: dict[str, int]) -> None:

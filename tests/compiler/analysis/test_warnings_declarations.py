@@ -1,6 +1,7 @@
-"""Warnings about unused and hidden declarations, and unreachable states, cases and entries.
+"""Warnings about declarations that are unused or hidden, and about code that is unreachable.
 
-`§` marks the location of the only warning.
+Unreachable code is a state, a case, or an entry of a table. In each program, `§` marks the location
+of its only warning.
 """
 
 from __future__ import annotations
@@ -191,7 +192,10 @@ def test_unused_declarations_of_included_files_have_no_warning(tmp_path: Path) -
 
 
 def test_a_list_of_thousands_is_compared_with_its_first_masks_and_ranges() -> None:
-    """Otherwise, the time would grow with the square of the length of the list."""
+    """A keyset is compared only with keysets of the first 64 masks, and with the first 64 ranges.
+
+    A comparison of all pairs would take time that grows with the square of the length of the list.
+    """
     for is_range in (False, True):
         rows = [keysets(n, is_range) for n in range(MOST_SHAPES + 1)]
         nodes = [
@@ -204,7 +208,7 @@ def test_a_list_of_thousands_is_compared_with_its_first_masks_and_ranges() -> No
 
 
 def keysets(n: int, is_range: bool) -> list[Keyset]:
-    """Return keysets; a keyset does not cover the keysets of another `n`."""
+    """Return a list with one keyset. It covers no keyset of another `n`."""
     if is_range:
         return [Keyset(3 * n, 3 * n + 1, 0, is_range=True)]
     return [Keyset(1 << n, 1 << n, 1 << n)]

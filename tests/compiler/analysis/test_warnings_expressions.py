@@ -1,6 +1,6 @@
-"""Warnings about shifts, keys and arguments that have less effect than expected.
+"""Warnings about shifts, keys and arguments that have less effect than a reader expects.
 
-Some programs cause no warning. `§` marks the location of the only warning.
+Some programs cause no warning. In the others, `§` marks the location of the only warning.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def test_a_list_of_fields_that_has_none(call: str) -> None:
     [
         preserving("resubmit_preserving_field_list(1);"),
         preserving("resubmit_preserving_field_list(Lists.some);", "Lists.some"),
-        # there is no other way to preserve no fields
+        # an unused list is the only way to preserve no fields
         program(body="resubmit_preserving_field_list(0);"),
     ],
 )

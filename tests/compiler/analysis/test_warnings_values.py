@@ -1,6 +1,6 @@
-"""Warnings about values used before they are set, and about fields of invalid headers.
+"""Warnings about values that are used before they are set, and about fields of invalid headers.
 
-Some programs cause no warning. `§` marks the location of the only warning.
+Some programs cause no warning. In the others, `§` marks the location of the only warning.
 """
 
 from __future__ import annotations
@@ -340,7 +340,10 @@ def test_the_words() -> None:
 
 
 def test_the_words_wait_for_all_ways() -> None:
-    """The header is invalid on the first path to the state. On other paths it is valid."""
+    """A header that is valid on one path to a state, but not on another, "may be invalid".
+
+    The text of the warning is chosen after both paths are known.
+    """
     text = program(
         states="""state start { m.y = h.ethernet.type; packet.extract(h.ethernet);
         transition select(m.x) { 0: start; _: accept; } }"""

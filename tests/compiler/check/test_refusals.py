@@ -1,4 +1,4 @@
-"""The checker rejects mistakes in programs with a location and a message that names the mistake.
+"""The compiler rejects each mistake with its location, and with a message that names the mistake.
 
 In every program, `§` marks the line and column of the error.
 """
@@ -266,7 +266,7 @@ IN_PARSER = [
 @pytest.mark.parametrize(("states", "message"), IN_PARSER)
 def test_mistakes_in_a_parser(states: str, message: str) -> None:
     text = program(states=states)
-    if "§" not in text:  # the error names the whole parser
+    if "§" not in text:  # the location of the error is the parser itself
         text = text.replace("parser MyParser", "parser §MyParser")
     if "no state 'start'" in message:
         text = text.replace("§", "").replace("parser MyParser", "parser §MyParser")

@@ -1,4 +1,4 @@
-"""Expressions of BMv2 JSON: ints of unlimited size and bools, which are never mixed."""
+"""Expressions of BMv2 JSON. Their values are ints of unlimited size, or bools; never a mixture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Variables = list[int] | None
 
 
 class ParserError(Exception):
-    """An error of the parser; it contains the name or the number of the error."""
+    """An error of the parser. Its text is the name or the number of the error."""
 
 
 def is_access(e: Json) -> bool:
@@ -62,9 +62,9 @@ class Expressions(Storage):
         return header, name
 
     def header(self, e: Json) -> str:
-        """Return the header of a reference.
+        """Return the header that an expression refers to.
 
-        p4c writes a run-time index of a stack as an expression.
+        If the index of a stack is known only at run time, p4c writes an expression for it.
         """
         if e["type"] == "header":
             return str(e["value"])
@@ -75,7 +75,7 @@ class Expressions(Storage):
         return self.stacks[operation["left"]["value"]][self.evaluate(operation["right"])]
 
     def bits(self, offset: int, width: int) -> int:
-        """Return bits that follow the extracted part of the packet."""
+        """Return `width` bits of the packet, `offset` bits after its extracted part."""
         if self.position + offset + width > len(self.packet):
             raise ParserError("PacketTooShort")
         return int(self.packet[self.position + offset :][:width] or "0", 2)
@@ -109,7 +109,7 @@ class Expressions(Storage):
     def is_whole(self, e: Json) -> bool:
         """Return whether an expression is a header or a varbit field.
 
-        These are compared by their bits.
+        Two headers, or two varbit fields, are compared by their bits.
         """
         return e["type"] == "header" or (
             e["type"] == "field" and self.widths.get(tuple(e["value"])) == "*"

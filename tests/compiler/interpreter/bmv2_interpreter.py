@@ -1,8 +1,8 @@
-"""A simple interpreter of BMv2 JSON. Tests compare its results with those of compiled programs.
+"""A simple interpreter of BMv2 JSON. Tests compare its results with those of minip4's engine.
 
 It was written from docs/JSON_format.md, for tests only. Values are Python ints of unlimited size
-and bools, as in BMv2. Mixing them is an AssertionError. bmv2_switch.py implements the path of a
-packet through the switch.
+and bools, as in BMv2. An int where a bool is expected, or the reverse, is an AssertionError.
+bmv2_switch.py implements the path of a packet through the switch.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Interpreter(Expressions):
         }
         # requests that simple_switch executes after a pipeline
         self.requests: dict[str, list[int]] = {}
-        # executed primitives without effect on the packet
+        # executed primitives that do not affect the packet
         self.log: list[tuple[str, list[object]]] = []
         self.exited = False
-        self.ingress_length = 0  # bytes counted by counters
+        self.ingress_length = 0  # number of bytes that a counter adds for this packet
 
     def add(self, table: str, keys: list[int], action: str, *data: int) -> None:
         """Add an exact entry."""
@@ -47,7 +47,7 @@ class Interpreter(Expressions):
         self.entries[table].append(exact(keys, ids[action], list(data)))
 
     def run(self, packet: bytes, port: int = 1) -> tuple[int, bytes] | None:
-        """Return (port, packet) after both pipelines; None if the packet was dropped."""
+        """Return (port, packet) after ingress and egress; None if the packet was dropped."""
         self.clear()
         self.write("standard_metadata", "ingress_port", port)
         self.parse(packet)
@@ -101,7 +101,7 @@ class Interpreter(Expressions):
     def extern(self, op: str, names: list[object], values: list[object]) -> None:
         """Execute a method of an extern.
 
-        `names` and `values` are the names and the values of its arguments. An index out of bounds
+        `names[i]` and `values[i]` are the name and the value of argument i. An index out of bounds
         has no effect.
         """
         if op == "register_read":
@@ -210,7 +210,7 @@ class Interpreter(Expressions):
             raise ParserError("ParserInvalidArgument")
 
     def extract(self, kind: str, target: object, varbits: int) -> None:
-        """Extract a header completely or not at all."""
+        """Extract a header completely. If this is not possible, raise ParserError."""
         stack, member = "", ""
         if kind == "union_stack":
             stack, member = target
@@ -288,9 +288,9 @@ class Interpreter(Expressions):
         return self.headers[header]["metadata"] or self.parsed.valid[header]
 
     def calculate(self, name: str) -> int:
-        """Compute over the fields, bit by bit; fields of invalid headers are omitted.
+        """Return the result of a calculation over its fields; omit fields of invalid headers.
 
-        Zeros pad the last byte.
+        If the bits do not fill the last byte, zeros pad it.
         """
         calculation = next(c for c in self.program["calculations"] if c["name"] == name)
         text = ""

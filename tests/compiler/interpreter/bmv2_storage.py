@@ -14,7 +14,8 @@ Name = tuple[str, str]  # header, field
 class Parsed:
     """Values of one packet.
 
-    `varbits` are lengths in bits, `length` is the packet length of BMv2.
+    `varbits` are the lengths of varbit fields in bits. `length` is the packet length as BMv2 counts
+    it.
     """
 
     values: dict[Name, int]
@@ -55,7 +56,7 @@ class Storage:
         )
 
     def clear_metadata(self, kept: list[Name]) -> None:
-        """Set all metadata to zero except these fields."""
+        """Set all metadata fields to zero, except the given fields."""
         for name in self.widths:
             if self.headers[name[0]]["metadata"] and name not in kept:
                 self.parsed.values[name] = 0
@@ -107,7 +108,7 @@ class Storage:
         self.parsed.valid[header] = valid
 
     def add_header(self, header: str) -> None:
-        """Make a header valid; a header that was invalid has zero fields."""
+        """Make a header valid. If it was invalid before, set its fields to zero."""
         if self.parsed.valid[header]:
             return
         for name, *_ in self.fields[header]:
@@ -145,7 +146,10 @@ class Storage:
     # -- stacks
 
     def columns(self, stack: str) -> list[list[str]]:
-        """Return the headers of a stack; for a stack of unions, return one list per member."""
+        """Return a list of the headers of a stack.
+
+        For a stack of unions, return one such list per member of the union.
+        """
         if stack in self.stacks:
             return [self.stacks[stack]]
         members = [self.unions[u] for u in self.union_stacks[stack]]

@@ -19,7 +19,7 @@ ROUNDS = 1000
 
 
 class EndlessPacket(Exception):
-    """Raised for a packet that circulates without end."""
+    """Raised for a packet that recirculates or is resubmitted without end."""
 
 
 class Switch(Interpreter):
@@ -27,7 +27,7 @@ class Switch(Interpreter):
     sessions: dict[int, list[tuple[int, int]]] = {}
 
     def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
-        """Process a frame; return all (port, frame) that leave, in any order."""
+        """Process a frame. Return port and content of all frames that leave, in any order."""
         self.sent: list[tuple[int, bytes]] = []
         self.waiting: deque[Callable[[], None]] = deque()
         self.clear()
@@ -114,9 +114,9 @@ class Switch(Interpreter):
         self.parsed = original
 
     def again(self, frame: bytes, fields: int, instance: int) -> None:
-        """Process a packet from the parser on.
+        """Process a packet again, from the parser on.
 
-        Of its metadata, only the fields in a list are kept.
+        Of the packet's metadata, only the fields in the list `fields` are kept.
         """
         kept = {name: self.parsed.values[name] for name in self.fields_of_list(fields)}
 

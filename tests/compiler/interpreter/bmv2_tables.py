@@ -10,11 +10,14 @@ Json = dict[str, Any]
 
 @dataclass
 class Entry:
-    """An entry. Each key field has a mask, and a minimum and maximum of the masked value."""
+    """An entry of a table.
+
+    For each key field, it has a mask, and the minimum and maximum of the masked value.
+    """
 
     fields: list[tuple[int, int, int]]  # mask, min, max
-    prefix: int  # number of bits of lpm fields
-    priority: int  # the smallest priority wins
+    prefix: int  # prefix length of the lpm field
+    priority: int  # the entry with the smallest priority wins
     action_id: int
     data: list[int]
     packets: int = 0

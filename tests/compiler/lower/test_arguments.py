@@ -1,4 +1,4 @@
-"""Arguments are evaluated and copied out in source order, and each only once (6.8)."""
+"""Arguments are evaluated and copied out in source order, and each only once (P4-16, 6.8)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from programs_to_run import compiled, outcome
 
-PACKET = "0102037f00000004"  # a b c s w
+PACKET = "0102037f00000004"  # the fields a, b, c, s and w
 INC = "bit<8> inc(inout bit<8> x) { x = x + 1; return x; }"
 TWO = "{ x = 0xaa; y = 0xbb; }"
 TWICE_OF = "bit<8> twice(in bit<8> x) { return x + x; }"
@@ -241,7 +241,7 @@ IN_INGRESS = {
 }
 
 
-# `exit` copies out arguments (12.5): x is 1 before, y is 2.
+# `exit` copies out arguments (P4-16, 12.5). Before the call, x is 1 and y is 2.
 EXITS = (
     "control S(inout bit<8> x, inout bit<8> y) { action a() { x = 0x55; exit; }"
     " table t { actions = { a; } default_action = a(); }"
@@ -262,8 +262,8 @@ TWICE_NESTED = (
 )
 GIVEN = "control G(inout bit<8> p, inout bit<8> q)(S s) { apply { s.apply(p, q); } } "
 AT_EXIT = {
-    # declarations, locals of ingress, body of ingress, start of the output packet (the rest as in
-    # PACKET)
+    # declarations, locals of ingress, body of ingress, start of the output packet (its rest equals
+    # the rest of PACKET)
     "an action of a table in a sub-control": (
         EXITS, "S() s;", "s.apply(h.d.a, h.d.b); h.d.c = 0;", "550303",
     ),
@@ -345,7 +345,7 @@ def test_in_ingress(tmp_path: Path, name: str) -> None:
 
 
 def headers(directory: Path, code: str) -> list[str]:
-    """Return the headers of a program, including temporaries for copies."""
+    """Return the types of a program's headers. Temporary headers for copies are included."""
     program = compiled(directory, declarations=TWICE_OF + BY_B, locals="S() s;", ingress=code)
     return sorted(header["header_type"] for header in program.bmv2_json["headers"])
 

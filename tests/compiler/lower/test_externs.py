@@ -12,7 +12,7 @@ FIELD = {"type": "field", "value": ["d", "w"]}
 
 
 def hidden(json: dict[str, Any], name: str = "act") -> list[dict[str, Any]]:
-    """Return the primitives of a hidden action, without source locations."""
+    """Return the primitives of an action that the compiler made, without their source locations."""
     found = next(a for a in json["actions"] if a["name"] == name)
     return [{k: v for k, v in p.items() if k != "source_info"} for p in found["primitives"]]
 
@@ -54,9 +54,10 @@ def test_register_into_a_slice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["take();", "if (h.d.a == 1) { outer(); }"])
 def test_an_action_with_registers_and_branches_stays_one_action(tmp_path: Path, call: str) -> None:
-    """bmv2 locks registers for one action.
+    """bmv2 locks registers while it executes one action.
 
-    If the code became two actions, egress could write between the read and the write.
+    If the code became two actions, egress could write a register between the read of the first
+    action and the write of the second one.
     """
     parts = {
         "locals": """register<bit<8>>(2) r;
@@ -73,7 +74,7 @@ def test_an_action_with_registers_and_branches_stays_one_action(tmp_path: Path, 
     switch = interpreter(tmp_path, **parts)
     result = switch.run(bytes.fromhex("0102037f00000004"))
     assert result is not None
-    assert result[1].hex()[4:6] == "01"  # 2 > 1: the next is 0, plus 1
+    assert result[1].hex()[4:6] == "01"  # 2 > 1, so `next` becomes 0, and 0 + 1 is written
 
 
 def test_direct_counter_and_meter(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A select without a matching case rejects with NoMatch (spec 13.6), in our engine and in BMv2."""
+"""A select without a matching case rejects with NoMatch (P4-16, 13.6), in minip4 and in BMv2."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ def test_a_default_leaves_nothing_unmatched(tmp_path: Path) -> None:
 
 
 def test_json_without_a_default_transition_accepts(tmp_path: Path) -> None:
-    """p4c writes such JSON, and simple_switch then continues without an error."""
+    """If a state has no default transition, a packet without a match is accepted.
+
+    p4c writes such JSON. simple_switch then continues without an error, too.
+    """
     parts, (packet, *_) = CASES["one key"]
     program = compiled(tmp_path, ingress=SEES, **parts).bmv2_json
     (start,) = (s for s in program["parsers"][0]["parse_states"] if s["name"] == "start")

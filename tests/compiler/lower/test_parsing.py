@@ -18,7 +18,7 @@ parser Sub(packet_in packet, inout headers_t h, out bit<8> n) {
 }
 """
 CASES = {
-    # parts of the program, packet in, packet out (everything extracted is emitted, in order)
+    # parts of the program, input packet, output packet (all extracted headers, in order)
     "select with masks and a default": (
         {
             "states": "state start { packet.extract(h.d); transition select(h.d.a, h.d.b) {"

@@ -1,4 +1,4 @@
-"""Constructs that the target does not support are rejected, with location and name."""
+"""Constructs that the target does not support are rejected. The error has location and name."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ TABLE = """
     table t { key = { h.d.a : exact; } actions = { set; leave; twice(h.d.b); NoAction; } }
 """
 BRANCHES = {
-    # body of ingress -> output packet for an entry set(9), and without an entry
+    # body of ingress, output packet with the entry set(9), output packet without an entry
     "plain": ("t.apply(); h.d.b = 5;", "010509", "010503"),
     "hit": ("if (t.apply().hit) { h.d.b = 5; }", "010509", "010203"),
     "miss": ("if (t.apply().miss) { h.d.b = 5; }", "010209", "010503"),
@@ -138,7 +138,7 @@ PRIORITIES = {
 
 @pytest.mark.parametrize("name", PRIORITIES)
 def test_priorities_of_entries(tmp_path: Path, name: str) -> None:
-    """In BMv2, the smallest priority wins."""
+    """The JSON has the priorities that BMv2 needs: there, the entry with the smallest one wins."""
     properties, entries, expected = PRIORITIES[name]
     found = table(
         tmp_path,
@@ -205,7 +205,7 @@ SHARED = """
 @pytest.mark.parametrize(
     ("code", "packet", "expected"),
     [
-        # equal arguments at both calls; different arguments; with a drop in the second branch
+        # equal arguments at both calls; different arguments (twice); a drop in the second branch
         ("if (h.d.b == 2) { s.apply(h.d.a, sm); } else { s.apply(h.d.a, sm); }", "0102", "0602"),
         ("if (h.d.b == 2) { s.apply(h.d.a, sm); } else { s.apply(h.d.b, sm); }", "0102", "0602"),
         ("if (h.d.b == 2) { s.apply(h.d.a, sm); } else { s.apply(h.d.b, sm); }", "0103", "0108"),

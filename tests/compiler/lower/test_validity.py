@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from programs_to_run import outcome
 
-PACKET = "0102037f00000004"  # a b c s w
+PACKET = "0102037f00000004"  # the fields a, b, c, s and w
 TWO_IS_VALID = "h.u.two.setValid(); h.u.two.y = 0x1234; "
 ITEMS = "h.items[0] = { 0x10 }; h.items[1] = { 0x11 }; h.items[2] = { 0x12 }; "
 CASES = {

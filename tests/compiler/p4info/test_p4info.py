@@ -1,4 +1,4 @@
-"""P4Info: names, ids, match fields, and everything else that a controller sees."""
+"""P4Info: names, ids and match fields of objects, and everything else that a controller sees."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def info(tmp_path: Path, **parts: str) -> Any:
 
 @pytest.mark.parametrize(
     ("kind", "name", "expected"),
-    # expected ids, which any compiler computes from these names
+    # each compiler must compute these ids from these names
     [
         (0x02, "ingress.bd", 48392551),
         (0x02, "ingress.ipv4_fib", 41084491),
@@ -185,7 +185,7 @@ def test_text_form(tmp_path: Path) -> None:
 
 
 LIVE = {
-    # body of ingress -> names of the actions that the control plane sees
+    # body of ingress, names of the actions that the control plane sees
     "called": ("a();", ["I.a"]),
     "in a branch that never runs": ("if (1 == 2) { a(); } else { b(); }", ["I.b"]),
     "behind a constant &&": ("if (1 == 2 && t.apply().hit) { a(); }", []),

@@ -71,7 +71,7 @@ LONG_STRINGS = {
 
 @pytest.mark.parametrize("name", LONG_STRINGS)
 def test_strings_that_span_lines(tmp_path: Path, name: str) -> None:
-    """Each expected result equals the output of GNU cpp, which p4c uses."""
+    """A string may span lines. The expected results are those of GNU cpp, which p4c uses."""
     source, expected = LONG_STRINGS[name]
     assert " ".join(texts(tmp_path, source)) == expected
 
@@ -236,7 +236,7 @@ def test_pragma_once(tmp_path: Path, inner: str, expected: str) -> None:
 
 GUARDED = [
     ("/* a */ // b\n# ifndef G // c\n#define G\nx\n#if 1\n#else\n#endif\n#endif // G\n", "x", 1),
-    ("#ifndef G\nx\n#endif\n", "x x", 2),  # the macro stays undefined
+    ("#ifndef G\nx\n#endif\n", "x x", 2),  # G stays undefined, so the file is included twice
     ("#ifndef G\n#define G\nx\n#else\ny\n#endif", "x y", 2),
     ("#ifndef G\n#define G\nx\n#elif 1\ny\n#endif", "x y", 2),
     ("#ifndef G\n#define G\nx\n#endif\ny", "x y y", 2),

@@ -1,6 +1,6 @@
 """The DDoS filter, compared with a model of its rules.
 
-The tests use all kinds of frames, alternating rule sets, and full maps.
+The tests use all kinds of frames, sets of rules that replace each other, and full maps.
 """
 
 import os
@@ -52,7 +52,7 @@ def matches(rule: Rule, packet: Packet) -> bool:
 
 
 def decisive(rules: list[Rule], packet: Packet) -> Rule | None:
-    """Return the rule that decides, as the documentation of the filter says."""
+    """Return the rule that decides about a packet, by the documentation of the filter."""
     of = [rule for rule in rules if matches(rule, packet)]
     for kind in Kind:
         same = [rule for rule in of if rule.kind is kind]
@@ -98,9 +98,9 @@ def random_rule(rng: random.Random) -> Rule:
 
 
 def check(filter_: Filter, rules: list[Rule], frame: bytes, hits: Hits) -> str:
-    """Run a frame.
+    """Run the filter on a frame, and return the name of the counter that it increments.
 
-    Return its outcome, which must equal the outcome of the model. Count the hit of the rule.
+    The model must have the same outcome. The model's hit of the rule is added to `hits`.
     """
     packet = parse(frame)
     before = filter_.counts()
@@ -215,9 +215,10 @@ def test_rules_that_cannot_be_are_refused(wrong: dict[str, Any], why: str) -> No
 
 
 def test_each_packet_sees_one_set_of_rules_while_sets_change(filter_: Filter) -> None:
-    """Both rule sets drop all packets, by different rules.
+    """The filter drops a million packets, although its set of rules is replaced all the time.
 
-    A packet that saw a half of each set would pass.
+    Each of the three sets drops all packets, by other rules than the next set. A packet that saw a
+    half of one set and a half of another would pass.
     """
     sets = [
         [Rule(protocol=UDP, destination_port=9), Rule(protocol=UDP, source_port=1)],
@@ -248,9 +249,9 @@ def test_each_packet_sees_one_set_of_rules_while_sets_change(filter_: Filter) ->
 def test_another_copy_takes_over_without_losing_a_packet(
     filter_: Filter, write_bpf: Callable[[str], Path]
 ) -> None:
-    """Frames cross a veth pair to the filter.
+    """Two filters with different rules replace each other at a device.
 
-    Two copies with different rules replace each other in turn.
+    One of them drops each frame. The frames cross a veth pair to this device.
     """
     frame = ethernet(ipv4(0x0A000002, 0x0A010002, UDP, segment(UDP, 1, 9)), 0x0800)
     sending = write_bpf('SEC("xdp") int example(struct xdp_md *packet) { return XDP_TX; }')

@@ -1,4 +1,4 @@
-"""The load balancer: its table, compared with Maglev's paper, and the server of each packet."""
+"""The load balancer: its table compared with Maglev's paper, and the real server of each packet."""
 
 import os
 import random
@@ -51,9 +51,9 @@ def request(number: int, flags: int = ACK, *, macs: bytes = MAC + CLIENT) -> byt
 
 
 def goes_to(balancer: LoadBalancer, frame: bytes) -> bytes:
-    """Return the MAC address of the selected real server.
+    """Return the MAC address of the real server to which the balancer sends a frame.
 
-    Asserts that the rest of the frame is unchanged.
+    Assert that the rest of the frame is unchanged.
     """
     tried = run(balancer.program, frame)
     assert tried.verdict == TX
@@ -62,7 +62,7 @@ def goes_to(balancer: LoadBalancer, frame: bytes) -> bytes:
 
 
 def by_table(frame: bytes, names: list[str]) -> str:
-    """Compute the real server of a connection by the parser, hash and table of the model."""
+    """Return the name of a connection's real server, by the parser, hash and table of the model."""
     packet = parse(frame)
     ports = packet.source_port.to_bytes(2, "big") + packet.destination_port.to_bytes(2, "big")
     flow = packet.source + packet.destination + ports + bytes([packet.protocol, 0, 0, 0])
@@ -71,7 +71,7 @@ def by_table(frame: bytes, names: list[str]) -> str:
 
 
 def model_table(names: list[str], places: int = load_balancer.PLACES) -> list[int]:
-    """Return the table by pseudocode 1 of the paper (3.4), with all permutations."""
+    """Return the table by pseudocode 1 of Maglev's paper (3.4). It computes whole permutations."""
     return _model_table(tuple(names), places)
 
 
@@ -102,7 +102,10 @@ def test_tables_are_those_of_the_papers_pseudocode(count: int, places: int) -> N
 
 
 def test_hashes_are_murmurs() -> None:
-    """The test uses known results of MurmurHash3_x86_32 with seed 0 for whole words."""
+    """The hashes equal known results of MurmurHash3_x86_32 with seed 0.
+
+    All inputs are whole words.
+    """
     known = {b"": 0, b"test": 0xBA6BD213, b"abcd": 0x43ED676A, b"\0\0\0\0": 0x2362F9DE,
              b"\xff\xff\xff\xff": 0x76293B50, b"\x21\x43\x65\x87": 0xF55B516B}  # fmt: skip
     for text, expected in known.items():
@@ -125,7 +128,10 @@ def test_connections_go_where_the_table_says_and_stay(balancer: LoadBalancer) ->
 
 
 def test_when_a_real_goes_only_its_connections_move(balancer: LoadBalancer) -> None:
-    """Open connections to other real servers stay. New connections follow the new table."""
+    """When a real server is removed, only its own connections move to other real servers.
+
+    Connections that are opened again follow the new table.
+    """
     there = reals(100)
     names = [*there]
     balancer.serve(SERVICE, there)
@@ -162,7 +168,7 @@ def test_whoever_comes_to_the_place_of_one_that_went_gets_none_of_its_connection
 def test_connections_that_find_no_room_are_counted(balancer: LoadBalancer) -> None:
     there = reals(100)
     balancer.serve(SERVICE, there)
-    for number in range(6000):  # the map has room for 4,096 connections
+    for number in range(6000):  # more than the 4,096 connections for which the map has room
         assert goes_to(balancer, request(number)) == there[by_table(request(number), [*there])]
     known = 6000 - balancer.forgotten()
     assert 2048 < known <= 4096, "those that were used last"
@@ -206,9 +212,9 @@ SERVED = [Service(vip, 80, protocol) for vip in (VIP, VIP6) for protocol in WITH
 
 
 def outcome(packet: Packet, known: set[bytes]) -> str:
-    """Return the counter of a frame to the balancer at SERVED.
+    """Return the counter that a frame to the balancer must increment, if it serves SERVED.
 
-    New connections are added to `known`.
+    A new connection is added to `known`.
     """
     if not packet.is_whole or packet.is_fragment:
         return "fragments" if packet.is_whole else "malformed"
@@ -222,10 +228,7 @@ def outcome(packet: Packet, known: set[bytes]) -> str:
 
 
 def kinds(packet: Packet) -> Iterator[str]:
-    """Return the unusual properties of a frame.
-
-    The balancer sends such a frame to a real server, too.
-    """
+    """Yield the unusual properties of a frame that the balancer must send to a real server."""
     if packet.vlans:
         yield "tags"
     if packet.transport_offset - packet.network_offset > (20 if packet.version == 4 else 40):
@@ -251,31 +254,31 @@ def test_bad_frames_to_services_go_to_the_real_of_their_connection_or_nowhere(
         counts[expected] += 1
         counts["remembered"] = len(known)
         assert +Counter(balancer.counts()) == counts, frame.hex()
-    assert (len(counts), len(odd)) == (6, 2)  # frames of all kinds occurred
+    assert (len(counts), len(odd)) == (6, 2)  # all counters and all unusual properties occurred
     assert min(*counts.values(), *odd.values()) > 10, (counts, odd)
 
 
 def answer(number: int, *, options: bytes = b"", fragment: int = 0) -> bytes:
-    """Return the packet of a real server in connection `number`, from the IP header on."""
+    """Return a packet that a real server sends in connection `number`, from its IP header on."""
     client, port = 0x0A000000 | number % 1000, 1024 + number // 1000
     payload = segment(TCP, 80, port) + bytes(1000)
     return ipv4(int(VIP), client, TCP, payload, options=options, fragment=fragment)
 
 
 def answer6(number: int) -> bytes:
-    """Return such a packet from VIP6, over UDP."""
+    """Return a UDP packet that a real server sends from VIP6, from its IP header on."""
     payload = segment(UDP, 53, 1024 + number) + bytes(1000)
     return ipv6(int(VIP6), 0xFD00 << 112 | number, UDP, payload)
 
 
 def error(quoted: bytes, kind: int = 3, *, to: int = int(VIP), tags: tuple[int, ...] = ()) -> bytes:
-    """Return the ICMP error of a router on the path (RFC 792)."""
+    """Return the ICMP error (RFC 792) that a router sends about the packet `quoted`."""
     return ethernet(ipv4(0xC0A80105, to, ICMP, bytes([kind, 4]) + bytes(6) + quoted), 0x0800,
                     tags=tags, macs=MAC + CLIENT)  # fmt: skip
 
 
 def error6(quoted: bytes, kind: int = 2) -> bytes:
-    """Return the ICMPv6 error of a router on the path (RFC 4443)."""
+    """Return the ICMPv6 error (RFC 4443) that a router sends about the packet `quoted`."""
     return ethernet(ipv6(1, int(VIP6), ICMPV6, bytes([kind, 0]) + bytes(6) + quoted), 0x86DD,
                     macs=MAC + CLIENT)  # fmt: skip
 
@@ -312,7 +315,7 @@ def test_an_error_goes_to_the_real_of_the_connection_it_is_about(
     gone = next(name for name, mac in there.items() if mac == before[700])
     balancer.serve(SERVICE, {name: mac for name, mac in there.items() if name != gone})
     counts = balancer.counts()
-    # the table no longer has the real server of the second connection
+    # the table no longer contains the real server of connection 700
     for number in (1, 700, 1499):
         assert goes_to(balancer, ERRORS[which](number)) == before[number]
     counts |= {"errors": counts["errors"] + 3}
@@ -378,7 +381,7 @@ def test_tagged_frames_and_ipv6_are_served_as_well(balancer: LoadBalancer) -> No
 
 
 def test_no_packet_is_lost_while_reals_change(balancer: LoadBalancer) -> None:
-    """A million live frames pass while real servers are added and removed."""
+    """The balancer forwards a million live frames while real servers are added and removed."""
     count, there = 1_000_000, reals(100)
     balancer.serve(SERVICE, there)
     with wire.namespace():

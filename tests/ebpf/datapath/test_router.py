@@ -1,4 +1,7 @@
-"""The router, compared with a model of the packets that it forwards; and in a network."""
+"""The router: the counter that it increments for a frame equals that of a model.
+
+In a network, it forwards live frames.
+"""
 
 import ipaddress
 import struct
@@ -24,7 +27,7 @@ def ip(text: str) -> int:
 
 @pytest.fixture
 def router() -> Iterator[Router]:
-    """Router between v0 and w0, with routes of all kinds. It does not serve the device x0."""
+    """Return a router between v0 and w0, with routes of all kinds. The router does not serve x0."""
     with wire.namespace():
         for name in "vwx":
             wire.veth(f"{name}0", f"{name}1")
@@ -50,7 +53,7 @@ def router() -> Iterator[Router]:
 
 
 def expected(frame: bytes, own_mac: bytes) -> str:
-    """Return the name of the counter for a frame that arrives at v0."""
+    """Return the name of the counter that the router increments for a frame that arrives at v0."""
     if frame[:6] != own_mac:
         return "not_addressed"
     packet = frame[14:]
@@ -81,7 +84,7 @@ def expected_ip(packet: bytes) -> str:
     if to == bytes([10, 2, 0, 2]):
         return "no_port"
     others = [bytes([10, network, 0]) for network in range(3)]
-    own = to[3] in (0, 1, 255)  # addresses of the network, the router, and broadcast
+    own = to[3] in (0, 1, 255)  # address of the network, of the router, and for broadcast
     return "no_neighbour" if to[:3] in others and not own else "no_route"
 
 
@@ -108,7 +111,7 @@ def expected_ip6(packet: bytes) -> str:
 
 
 def forwarded(frame: bytes) -> bytes:
-    """Return the frame that w0 sends: TTL or hop limit decremented, checksum recomputed."""
+    """Return the frame that leaves at w0: TTL or hop limit decremented, checksum recomputed."""
     head, packet = (
         bytes.fromhex(NEXT_HOP.replace(":", "")) + read_mac("w0") + frame[12:14],
         frame[14:],
@@ -150,9 +153,10 @@ def test_each_frame_is_forwarded_or_left_to_the_kernel(router: Router) -> None:
 
 
 def test_a_checksum_is_updated_to_what_it_would_be_anew(router: Router) -> None:
-    """An update must not give 0xFFFF instead of 0 (RFC 1624, 4).
+    """The checksum of a forwarded packet equals a checksum that is computed over its whole header.
 
-    Therefore the test uses sums near both values.
+    An update must not give 0xFFFF instead of 0 (RFC 1624, 4). Therefore the test uses checksums
+    near both values.
     """
     macs, to = read_mac("v0") + SENDER, ip("10.1.0.2")
     seen = set()
@@ -168,7 +172,7 @@ def test_a_checksum_is_updated_to_what_it_would_be_anew(router: Router) -> None:
 
 
 def test_packets_arrive_at_the_next_hop(router: Router) -> None:
-    """All live frames arrive, and the router of the kernel forwards none of them."""
+    """All live frames arrive at w1. The program forwards them, not the router of the kernel."""
     macs = read_mac("v0") + SENDER
     many = [
         ethernet(ipv4(ip("10.0.0.2"), ip("192.168.0.0") + i, UDP, bytes(26)), 0x0800, macs=macs)

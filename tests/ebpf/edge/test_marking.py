@@ -1,4 +1,4 @@
-"""A host edge marks, counts and records each packet like a switch with p4src/ampm."""
+"""A host edge marks, counts and records each packet as a switch with p4src/ampm does."""
 
 import ctypes
 import signal
@@ -28,7 +28,7 @@ from ebpf.edge.watch_list import Key
 from ebpf.loader import LoadError, run
 from ebpf.loader.libbpf import TestRun, library
 
-SCHEDULE = Schedule(1 << 30)  # a block so long that no machine stalls for a part of it
+SCHEDULE = Schedule(1 << 30)  # blocks of 18 minutes: no machine stalls for a part of one
 L = SCHEDULE.block_us
 METHODS = [
     Method.STEP, Method.PULSE, Method.DOUBLE, Method.MULTIPLEXED, Method.STEP | Method.HASHED,
@@ -41,14 +41,18 @@ OPTION = bytes.fromhex("1204a1b2c000")
 MACS = bytes.fromhex("020000000002 020000000001")
 ETHER = Ether(dst=MACS[:6], src=MACS[6:])
 ADDRESSES = {"src": "10.0.0.1", "dst": "10.0.0.2"}
-# times in each part of a block that matters to a method, far from the ends of the part
+# A method treats the parts of a block differently. These times are in each of these parts, far from
+# its ends.
 TIMES_US = [
     block * L + part * L // 64 for block in (4, 5, 6) for part in (6, 19, 33, 33, 45, 58)
 ]  # fmt: skip
 
 
 class Edge:
-    """One end of a veth pair, for departing or arriving packets. The test sets its clock."""
+    """An edge for frames that depart from, or arrive at, one end of a veth pair.
+
+    The test sets its clock.
+    """
 
     def __init__(self, edge: MarkingEdge) -> None:
         self.edge = edge
@@ -62,14 +66,14 @@ class Edge:
         })  # fmt: skip
 
     def set_time(self, time_us: int) -> None:
-        """Set the common clock to this time."""
+        """Set the clock that all nodes share to this time."""
         offset_us = time_us - time.monotonic_ns() // 1000
         self.edge.set_schedule(offset_us, SCHEDULE.block_shift, 0)
 
     def pass_on(self, data: bytes, time_us: int, *, outgoing: bool) -> bytes:
         """Return the frame that the edge passes on.
 
-        It arrives some microseconds after this time.
+        The frame arrives some microseconds after `time_us`.
         """
         name = "ampm_leaving" if outgoing else "ampm_arriving"
         self.set_time(time_us)
@@ -119,7 +123,7 @@ WHOLE = {
 
 
 def same_records(edge: Edge, switch: Switch, methods: Method) -> None:
-    """Compare the records of edge and switch; their times may differ by microseconds."""
+    """Compare the records of an edge with those of a switch. Times may differ by microseconds."""
     held = edge.edge.read(0)
     for colour in (0, 1):
         cell = held["cells"][colour]
@@ -178,9 +182,9 @@ def test_marks_are_read_and_cleared_as_at_switches(edge: Edge, methods: Method) 
 
 
 def received(packets: socket.socket) -> bytes:
-    """Return the next frame.
+    """Return the next frame, as it was sent.
 
-    The kernel has removed its outer VLAN tag and reports it separately.
+    The kernel has removed the outer VLAN tag of the frame, and reports the tag separately.
     """
     data, ancillary, _, _ = packets.recvmsg(65536, 256)
     status, *_, tci, tpid = struct.unpack("IIIHHHH", ancillary[0][2])  # struct tpacket_auxdata
@@ -190,7 +194,11 @@ def received(packets: socket.socket) -> bytes:
 def test_bad_frames_cross_a_veth_and_are_counted_as_at_switches(
     edge: Edge, veth: tuple[str, str]
 ) -> None:
-    """Frames are sent, because the kernel cannot run a program with a truncated header."""
+    """Two edges mark and count valid and malformed frames as two switches do.
+
+    The frames are sent over a veth pair, because the kernel cannot run a program on a frame with a
+    truncated header.
+    """
     methods = Method.DOUBLE | Method.HASHED
     first, last = (switch_of(role, methods) for role in (FIRST, LAST))
     edge.watch_all(is_first=True, methods=methods)
@@ -247,7 +255,7 @@ def test_what_the_kernel_will_cut_up_counts_as_it_will_be_on_the_wire(
     assert [int(cell[name]) for name in ("packets", "bytes")] == [3, 3 * header + 250]
     assert int(cell["block"]["packets"]) == 3
     assert int(cell["pulse"]["pulses"]) == 0
-    edge.pass_on(whole, 5 * L + L // 2, outgoing=True)  # a single frame
+    edge.pass_on(whole, 5 * L + L // 2, outgoing=True)  # a frame that the kernel does not segment
     pulse = edge.edge.read(0)["cells"][1]["pulse"]
     assert [int(pulse[name]) for name in ("pulses", "packets")] == [1, 4]
 
@@ -297,7 +305,7 @@ def test_the_narrowest_key_has_a_packet_and_what_is_no_longer_watched_none(edge:
 def test_more_kinds_of_keys_than_there_are_places_for_are_refused(edge: Edge) -> None:
     fields = {"flow": 1, "priority": 1, "methods": 1, "dscp": 0, "is_first": 1}
     keys = [Key(ip_network(f"10.0.0.0/{length}"), ALL) for length in range(9, 26)]
-    for some in (keys[:16], keys[1:]):  # the entry of the first flow is free again
+    for some in (keys[:16], keys[1:]):  # the second list reuses the entry of the first flow
         edge.edge.watch(dict.fromkeys(some, fields))
     with pytest.raises(LoadError, match="17 masks; at most 1024 flows and 16 masks"):
         edge.edge.watch(dict.fromkeys(keys, fields))

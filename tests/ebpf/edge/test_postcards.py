@@ -1,4 +1,4 @@
-"""Host edges report the same packets with the same fields as INT switches, to one collector."""
+"""Host edges report the same packets as INT switches, with equal fields, to one collector."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ from telemark.errors import IDLE_MACHINE
 
 ENCODING = Encoding(timestamp_unit_ns=1000)
 PORT, NODE = 32766, 0x01020304
-INSTRUCTIONS = 0x4C00  # interfaces and times, which both edge and switch know
+INSTRUCTIONS = 0x4C00  # interfaces and times: the metadata that an edge knows, too
 MACS = bytes.fromhex("020000000002 020000000001")
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 ADDRESSES = {"src": "10.0.0.1", "dst": "10.0.0.2"}
@@ -47,9 +47,9 @@ WHOLE = [
 
 @contextmanager
 def reporting(device: str, share: int = ALL) -> Iterator[tuple[PostcardEdge, list[bytes]]]:
-    """Yield an edge that reports all packets, and a list.
+    """Yield an edge that reports all packets, and an empty list.
 
-    When the `with` block ends, the list gets the datagrams of the edge.
+    When the `with` block ends, the list gets the datagrams that the edge has sent.
     """
     wire.run("ip link set lo up")
     sent: list[bytes] = []
@@ -70,10 +70,10 @@ def reporting(device: str, share: int = ALL) -> Iterator[tuple[PostcardEdge, lis
 
 
 def reported(many: Sequence[bytes], share: int) -> list[bytes]:
-    """Return the datagrams that a switch in the same mode sends."""
+    """Return the datagrams that an INT-XD switch sends for these frames."""
     switch = Switch(9)
     switch.report_all()
-    # the same collector as that of the edge, because packets to it are not reported
+    # Packets to the collector are not reported, so switch and edge need the same collector.
     node = f"{switch.ingress}.watch"
     switch.engine.table_set_default(f"{node}.node", f"{node}.set_node", [9, 0, 0x7F000001, PORT])
     for version in (4, 6):
@@ -83,7 +83,7 @@ def reported(many: Sequence[bytes], share: int) -> list[bytes]:
 
 
 def compared(datagram: bytes) -> tuple[bytes, bytes]:
-    """Return the header and the packet of a report, which do not depend on node and time."""
+    """Return the parts of a report that do not depend on node and time: header and packet."""
     return datagram[8:20], datagram[20 + 4 * datagram[10] :]
 
 
@@ -107,7 +107,7 @@ def test_reports_are_the_switch_s(veth: tuple[str, str], share: int, outgoing: b
 
 
 def check_decoded(sent: list[bytes], direction: int) -> None:
-    """Compare the decoded values of the collector with the expected values of an edge."""
+    """Decode the datagrams of an edge, and compare the values with the expected ones."""
     decoder = Decoder(ENCODING)
     (found,) = decoder.decode(datagrams(sent))
     assert set(found.groups["node"]) == {NODE}
@@ -128,7 +128,7 @@ def test_what_finds_no_room_is_a_gap(veth: tuple[str, str]) -> None:
         with wire.end(veth[0]) as sender:
             sender.send(udp())
             wire.await_true(lambda: edge.kinds()["watched"] == 1)
-            edge._shared["sequences"][0] += 3  # as after three lost reports
+            edge._shared["sequences"][0] += 3  # as if three reports were lost
             sender.send(udp())
     decoder = Decoder(ENCODING)
     (found,) = decoder.decode(datagrams(sent))
@@ -144,7 +144,7 @@ def test_nobody_listens(veth: tuple[str, str]) -> None:
             for _ in range(20):
                 sender.send(udp())
         assert edge.kinds()["watched"] == 20
-    assert 0 < edge.unsent <= 20  # the kernel reports a rejected datagram at the next send call
+    assert 0 < edge.unsent <= 20  # when a datagram is rejected, the next send call fails
 
 
 HEAD = """

@@ -1,4 +1,4 @@
-"""Host edges and switches measure one flow, with one collector; all blocks are equal."""
+"""Host edges and switches measure one flow with one collector; their counts agree in each block."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from controllers.ampm.watch import Tunnel, Watch, WatchedFlow
 from ebpf.edge.ampm import MarkingEdge
 from telemark.errors import IDLE_MACHINE, TestbedError
 
-LIMIT_US = 2**18 * 7 // 32  # limit of delays for this block length: check_limits()
+LIMIT_US = 2**18 * 7 // 32  # longest delay that this block length permits: see check_limits()
 TUNNEL = Tunnel("fd01::1", "fd01::2")
 HEAD = """
 from contextlib import ExitStack
@@ -110,7 +110,7 @@ def test_hosts_and_switches_count_the_same_packets_in_each_block(
             assert block["s2 arrivals"] == block["s2 departures"] == block["h2 arrivals"]
     assert found["kinds"]["h1"]["watched"] == sum(found["sent"].values())
     assert found["kinds"]["h2"]["watched"] == sum(found["received"].values())
-    assert min(found["marked"].values()) > 0  # the edge of h2 removes the marks
+    assert min(found["marked"].values()) > 0  # marks, which the edge of h2 removes
     assert len(found["delays"]) > 0
     assert len(found["sampled"]) > 0
     for delay_us in found["delays"] + found["sampled"]:

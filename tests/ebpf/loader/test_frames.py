@@ -1,4 +1,4 @@
-"""Packets without a sender: test runs with one frame, and many live frames."""
+"""Frames that need no sender: test runs of a program with one frame, and with many live frames."""
 
 from collections.abc import Callable
 from pathlib import Path

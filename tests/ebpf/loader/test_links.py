@@ -1,4 +1,4 @@
-"""Programs at devices: their order, their replacement, and their removal with the process."""
+"""Programs at devices: their order, their replacement, and their removal when the process ends."""
 
 import subprocess
 import sys
@@ -36,7 +36,10 @@ Loaded = Callable[[int], ProgramObject]
 
 @pytest.fixture
 def loaded(write_bpf: Callable[[str], Path]) -> Loaded:
-    """Load a program that counts packets and returns one verdict."""
+    """Return a function that loads a program.
+
+    The program counts packets and returns a given verdict.
+    """
     source = write_bpf(COUNTS)
     return lambda verdict: load(source, {"verdict": verdict})
 
@@ -46,7 +49,7 @@ def seen(*objects: ProgramObject) -> list[int]:
 
 
 def arrive(loaded: Loaded, veth: Veth, count: int = 100) -> None:
-    """Let packets arrive at v1. A program at v0 sends them to v1 by XDP_TX."""
+    """Let packets arrive at v1. They are sent by a program at v0 that returns XDP_TX."""
     back = loaded(TX)
     with attach_xdp(loaded(PASS).programs["at_xdp"], veth[0]):
         run_live(back.programs["at_xdp"], FRAME, count, ingress=veth[0])
@@ -75,7 +78,7 @@ def test_programs_come_in_their_order(loaded: Loaded, veth: Veth) -> None:
 def test_programs_at_tc_come_in_their_order(
     loaded: Loaded, veth: Veth, hook: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if hook == "clsact":  # error of kernels before 6.6 for tcx
+    if hook == "clsact":  # an unknown hook: the error of kernels before 6.6, which lack tcx
         monkeypatch.setitem(hooks.TCX_HOOKS, "ingress", 9999)
     subprocess.run(["ethtool", "-K", veth[1], "gro", "on"], check=True)
     first, second, last = loaded(GO_ON), loaded(GO_ON), loaded(SHOT)
@@ -180,7 +183,7 @@ def test_programs_go_with_who_attached_them(
         attach_xdp(whole.programs["at_xdp"], veth[1])
     holder.kill()
     holder.wait()
-    until = time.monotonic() + 60  # the kernel removes programs later
+    until = time.monotonic() + 60  # the kernel removes programs some time after the process ended
     while "prog/xdp" in shown() and time.monotonic() < until:
         time.sleep(0.01)
     assert "prog/xdp" not in shown()

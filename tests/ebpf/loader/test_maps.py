@@ -185,7 +185,10 @@ def test_a_new_map_takes_the_place_of_another_in_a_map_of_maps(
 def test_a_key_is_kept_until_it_is_deleted(
     whole: ProgramObject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise, another thread could reuse the freed memory of a key before the call."""
+    """The memory of a key is not freed before bpf_map_delete_elem() has read the key.
+
+    Otherwise, another thread could reuse this memory before the call.
+    """
     values, delete = whole.maps["values"], library().bpf_map_delete_elem
 
     def late(fd: int, key: int) -> int:

@@ -140,7 +140,10 @@ def test_a_program_that_is_not_there() -> None:
 def test_an_interrupt_is_not_lost_in_what_libbpf_calls(
     write_bpf: Callable[[str], Path],
 ) -> None:
-    """The interrupt raises KeyboardInterrupt in a Python callback of C code, which ignores it."""
+    """load() raises KeyboardInterrupt for an interrupt during the Python callback of libbpf.
+
+    C code calls this callback, and ctypes ignores exceptions in it.
+    """
 
     def interrupt(frame: FrameType, event: str, _argument: object) -> None:
         if (frame.f_code.co_name, event) == ("_print", "call"):
@@ -148,8 +151,8 @@ def test_an_interrupt_is_not_lost_in_what_libbpf_calls(
             signal.raise_signal(signal.SIGINT)
 
     source = write_bpf('SEC("xdp") int example(struct xdp_md *packet) { return XDP_PASS; }')
-    with load(source):  # so that the cache already has all files
-        # the parent process may have set SIGINT to be ignored
+    with load(source):  # then the cache has all files for the second load
+        # this process may ignore SIGINT, as its parent did
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.setprofile(interrupt)
         try:

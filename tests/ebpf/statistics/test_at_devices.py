@@ -1,4 +1,4 @@
-"""Statistics at XDP and tc, compared with a capture; windows change under traffic."""
+"""Statistics at XDP and tc, compared with a capture. New windows begin while packets arrive."""
 
 import os
 import socket
@@ -22,13 +22,13 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
 
 PACKETS, PARTS, FLOWS = 30_000, 10, 300
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, ETH_P_ALL = 263, 6, 33, 3
-PATIENCE_S = 120  # timeout for hung processes; generous for a loaded machine
+PATIENCE_S = 120  # timeout, long enough for a loaded machine
 TCP_BYTES = 1 << 19
 SENDING = 'SEC("xdp") int example(struct xdp_md *packet) { return XDP_TX; }'
 
 
 def captured(tap: socket.socket) -> list[bytes]:
-    """Return all frames received so far."""
+    """Return the frames that arrived at the packet socket since the last call."""
     frames = []
     while True:
         try:
@@ -75,7 +75,7 @@ def test_each_packet_of_a_capture_is_in_one_window_at_xdp_and_at_tc(
         tap.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 1 << 26)
         tap.bind((device, ETH_P_ALL))
         places: dict[Statistics, list[Window]] = {first: [], second: []}
-        ahead = Semaphore(2)  # limits how many parts are sent before the next change of windows
+        ahead = Semaphore(2)  # at most two parts are sent before the window changes
 
         def send() -> None:
             for _ in range(PARTS):
@@ -106,7 +106,11 @@ def test_each_packet_of_a_capture_is_in_one_window_at_xdp_and_at_tc(
 
 
 def test_tc_counts_packets_whose_payload_is_in_pages(veth: tuple[str, str]) -> None:
-    """TCP sends such packets: many segments in one packet, of more than 64 KB with the headers."""
+    """The program at tc counts the packets of a TCP flow over the interface lo.
+
+    Such a packet has many segments, and more than 64 KB with the headers. Its payload is in pages,
+    outside the linear part of the buffer.
+    """
     wire.run("ip link set lo up")
     setting = Setting(Kept.COUNTERS | Kept.QUANTILES, groups=64)
     with (
@@ -131,9 +135,10 @@ def test_tc_counts_packets_whose_payload_is_in_pages(veth: tuple[str, str]) -> N
 
 
 def test_tc_looks_for_headers_beyond_a_packets_head(veth: tuple[str, str]) -> None:
-    """For a large frame, the linear part of the buffer has only the MAC addresses.
+    """The program at tc counts a large frame, although its IP header is not in the linear part.
 
-    A packet socket puts the rest of the frame elsewhere.
+    The linear part of the buffer has only the MAC addresses of the frame. A packet socket puts the
+    rest into pages.
     """
     device, peer = veth
     for end in veth:

@@ -1,4 +1,4 @@
-"""FREQUENT: the guarantee of the paper holds for each flow of any stream.
+"""FREQUENT: the guarantee of its paper holds for each flow of any stream.
 
 Another test checks an example that was computed by hand.
 """
@@ -31,7 +31,7 @@ def test_an_example_by_hand() -> None:
     assert frequent.reported() == {named(1): 50, named(2): 12}
     assert [frequent.at_most(named(flow)) for flow in (1, 2, 3, 4, 5)] == [58, 12, 11, 11, 11]
     assert frequent.pairs == 2 + 2 + 3
-    frequent.add(keyed({5: 1}))  # there are no other flows, and the first one is gone
+    frequent.add(keyed({5: 1}))  # a third window: the first one no longer counts
     assert frequent.delta == 8
     assert frequent.reported() == {named(2): 9}
 
@@ -47,7 +47,7 @@ def test_every_flow_above_twice_delta_is_reported_and_none_below_delta(seed: int
         kept.append(counts)
         missed = int(rng.integers(3)) and 5 * counts.total() // 100
         seen = Counter(counts)
-        # some flows have no counter, as if the table is full
+        # some flows get no counter, as if the table were full
         for flow in rng.permutation(list(counts)):
             if missed >= seen[int(flow)] > 0:
                 missed -= seen.pop(int(flow))

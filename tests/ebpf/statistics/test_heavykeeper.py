@@ -1,4 +1,4 @@
-"""HeavyKeeper in the kernel: its buckets and top flows equal those of the paper's algorithm."""
+"""HeavyKeeper in the kernel: its buckets and its top flows equal those of the paper's algorithm."""
 
 import os
 
@@ -17,7 +17,7 @@ COLUMNS, SEED = 16, 4
 
 
 def kept(numbers: list[int], rng: int) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return hash and count of each row and column after these hashes arrived in this order."""
+    """Return hash and count of each bucket (row, column) after these hashes arrived in order."""
     buckets: dict[tuple[int, int], tuple[int, int]] = {}
     table = heavykeeper.decay_table().tolist()
     throws = iter(thrown_after(rng, len(numbers)).tolist())

@@ -1,4 +1,4 @@
-"""Results in user space from records of the kernel, compared with exact references."""
+"""Statistics that user space computes from records of the kernel, compared with exact values."""
 
 import itertools
 import math
@@ -66,7 +66,10 @@ def test_registers_of_all_ranks_and_of_none() -> None:
 
 
 def test_rarity_and_similarity_of_few_flows_are_exact() -> None:
-    """If each flow has its own bucket, the sample contains all flows."""
+    """For few flows, rarity and similarity are exact: the sample of a record contains all flows.
+
+    This needs a bucket per flow, which the hashes of this test provide.
+    """
     numbers = np.arange(100, dtype=np.uint64)
     one = find_minima(numbers[:80], np.repeat([1, 2, 3, 4], 20))
     other = find_minima(numbers[40:], np.repeat([5], 60))
@@ -88,7 +91,7 @@ def test_minima_of_parts_are_those_of_the_whole() -> None:
 
 
 def test_a_norm_of_flows_that_do_not_meet_is_exact() -> None:
-    numbers = np.arange(COLUMNS, dtype=np.uint64)  # one column per flow in the first row
+    numbers = np.arange(COLUMNS, dtype=np.uint64)  # in the first row, each flow has its own column
     counts = rng().integers(1, 100, size=COLUMNS)
     sketch = make_sketch(numbers, counts)
     assert sketch.of_rows[0] == (counts**2).sum()

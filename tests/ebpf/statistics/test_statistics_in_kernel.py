@@ -1,4 +1,4 @@
-"""The programs in the kernel: their records equal the exact values for a stream."""
+"""The programs in the kernel: their records of a stream equal exact values of this stream."""
 
 import os
 import threading
@@ -41,7 +41,7 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 @pytest.fixture(scope="module")
 def whole(stream) -> Iterator[Window]:
-    """Return all statistics of the stream, in one window."""
+    """Return a window with all kinds of statistics of the whole stream."""
     with (
         load_stream(stream.rows) as offer,
         load_statistics(Setting(Kept.ALL, seed=SEED)) as statistics,
@@ -172,15 +172,16 @@ def test_flips_under_load_lose_no_packet(stream) -> None:
 
 
 def test_a_flip_waits_for_programs_that_run(tmp_path) -> None:
-    """A running program may have read the old number.
+    """flip() returns only after all programs have ended that were running when it was called.
 
-    It may then still write to the buffer that is read next.
+    Such a program may have read the old number of the buffer. It could still write to this buffer
+    while the buffer is read.
     """
     source = tmp_path / "slow.bpf.c"
     source.write_text(SLOW)
     with load(source) as loaded, load_statistics(Setting(Kept(0))) as statistics:
         state = loaded.maps[".bss"].mapped()
-        for _ in range(10):  # repeat, because this thread may itself be late
+        for _ in range(10):  # this thread may be late, and call flip() after the program ended
             state["began"] = state["ended"] = 0
             thread = threading.Thread(target=run, args=(loaded.programs["slow"], bytes(60)))
             thread.start()
@@ -220,7 +221,7 @@ def test_a_table_that_is_more_than_half_full_has_a_place_for_nearly_each_flow(st
         window = statistics.flip()
     distinct = len(exact.counts(stream.flows))
     assert distinct > 0.57 * 512 * 8
-    assert distinct - len(window.counted) < 5  # of 40 or more flows whose first group is full
+    assert distinct - len(window.counted) < 5  # 40 or more flows find their first group full
 
 
 def test_a_key_has_the_selected_fields_alone(stream) -> None:
@@ -259,7 +260,7 @@ def test_packets_of_any_bytes_are_counted_or_ignored() -> None:
 
 
 def frame_of(row: np.void) -> bytes:
-    """Return the frame that a row of a stream stands for."""
+    """Return the frame that a row of a stream describes."""
     length = int(row["length"])
     head = bytes(12) + b"\x08\x00\x45\x00" + (length - 14).to_bytes(2, "big") + bytes(4)
     head += b"\x40" + bytes([row["protocol"]]) + bytes(2)

@@ -1,4 +1,4 @@
-"""The detector reports exactly the attacks, with evidence, even if its table is flooded."""
+"""The detector reports exactly the attacks, with evidence. A flooded table does not change this."""
 
 import os
 from typing import Any
@@ -22,7 +22,10 @@ A, B = 0x0A000001, 0x0A000002  # 10.0.0.1, 10.0.0.2
 
 
 def packets(number: int, **fields: Any) -> NDArray[Any]:
-    """Return (number,) rows with these fields; by default, packets of 100 bytes from A to B."""
+    """Return the rows (number,) of packets with these fields.
+
+    Defaults: 100 bytes of TCP from A to B.
+    """
     rows = np.zeros(number, ROW)
     fields = {"source": A, "destination": B, "source_port": 4000, "destination_port": 80,
               "length": 100, "protocol": TCP, **fields}  # fmt: skip
@@ -32,7 +35,7 @@ def packets(number: int, **fields: Any) -> NDArray[Any]:
 
 
 def clean() -> NDArray[Any]:
-    """Return packets of many hosts, each of which uses a connection and queries a name server."""
+    """Return the packets of 500 hosts. Each host uses a connection, and queries a name server."""
     hosts = np.repeat(0x0B000000 + np.arange(500), 6)
     rows = packets(3000, source=hosts, destination=0x0C000000 + hosts % 7, destination_port=443)
     rows["flags"] = np.tile([SYN, ACK, ACK, ACK, 0, 0], 500)
@@ -45,7 +48,7 @@ def clean() -> NDArray[Any]:
 
 
 def alerts(rows: NDArray[Any], setting: Setting | None = None) -> list[Alert]:
-    """Return the alerts of one window with these packets among clean ones."""
+    """Return the alerts of a window in which these packets are mixed with packets of clean()."""
     mixed = np.concatenate([clean(), rows])
     np.random.default_rng(1).shuffle(mixed)
     with load_stream(mixed) as offer, detecting(setting or Setting()) as detector:
@@ -131,7 +134,10 @@ def test_a_server_that_answers_many_is_no_spreader() -> None:
 
 
 def test_spoofed_hosts_do_not_drive_a_scanner_out() -> None:
-    """The table has room for 64 suspects. Each of two thousand hosts sends a packet."""
+    """A port scan is reported, although 2,000 spoofed hosts send a packet each at the same time.
+
+    The table of suspects has room for only 64 hosts.
+    """
     scan = packets(600, destination_port=1 + np.arange(600), flags=SYN)
     others = packets(2000, source=spread(2000), destination=spread(2000), flags=SYN)
     mixed = np.concatenate([scan, others])

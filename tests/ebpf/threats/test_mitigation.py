@@ -1,6 +1,6 @@
-"""Mitigation: a filter blocks the packets of each attack.
+"""Mitigation: a filter blocks the packets of each attack, and hardly any other packets.
 
-It blocks no other packets, except those that the documentation names.
+It blocks only those other packets that the documentation names.
 """
 
 import os
@@ -20,7 +20,7 @@ from ebpf.threats.mitigation import Mitigation, rules_for
 SYN, ACK = 2, 16
 A, B, C = 0x0A000001, 0x0A000002, 0x0A000003
 A6, B6 = (0xFD << 120) + 1, (0xFD << 120) + 2
-NEVER_NS, AT_ONCE_NS = 10**15, 0  # time after which a repeated SYN passes
+NEVER_NS, AT_ONCE_NS = 10**15, 0  # min age of a SYN whose repetition passes
 DROP, PASS = 1, 2
 
 
@@ -31,7 +31,7 @@ def mapped(address: int) -> bytes:
 
 def alert(kind: Kind, source: int = 0, destination: int = 0, *, source_port: int = 0,
           port: int = 0, protocol: int = 0) -> Alert:  # fmt: skip
-    """Return an alert about these hosts; 0 means no host."""
+    """Return an alert about these hosts. The address 0 means that the alert names no such host."""
     ends = [mapped(each) if each else bytes(16) for each in (source, destination)]
     return Alert(kind, Evidence(*ends, source_port, port, protocol, 1, 1, 1, 0, 1), 0)
 
@@ -51,7 +51,7 @@ def frame(source: int, destination: int, protocol: int, ports: tuple[int, int],
     return ethernet(ipv4(source, destination, protocol, of, fragment=fragment), 0x0800)
 
 
-# Packets by name: attack packets, and packets that no rule may drop.
+# Packets by name. BLOCKED has the names of the packets that mitigation of an attack must block.
 PACKETS = {
     "A to B, opening": frame(A, B, TCP, (4000, 80), SYN),
     "A to B, going on": frame(A, B, TCP, (4000, 80)),
@@ -99,7 +99,7 @@ def filter_() -> Iterator[Filter]:
 
 @pytest.fixture
 def patient_filter() -> Iterator[Filter]:
-    """Return a filter that accepts a SYN as soon as it is repeated."""
+    """Return a filter that accepts the repetition of a SYN, however soon it comes."""
     yield from filter_with(AT_ONCE_NS)
 
 
@@ -182,7 +182,10 @@ def test_an_opening_that_is_repeated_passes(patient_filter: Filter) -> None:
 
 
 def after_flood(filter_: Filter) -> dict[str, int]:
-    """Return the counts of a filter that mitigates a flood from 20,000 addresses."""
+    """Return the counters of a filter after a flood of SYNs from 20,000 addresses.
+
+    Mitigation of the flood is active. Assert that the filter drops all SYNs.
+    """
     Mitigation(filter_).act([ALERTS[Kind.SYN_FLOOD]], 0)
     frames = [frame(0x0D000000 + number, B, TCP, (number % 60000 + 1, 80), SYN)
               for number in range(20_000)]  # fmt: skip
@@ -193,14 +196,20 @@ def after_flood(filter_: Filter) -> dict[str, int]:
 
 
 def test_openings_in_one_place_are_told_apart(patient_filter: Filter) -> None:
-    """About 190 SYNs of a flood meet a slot in use. None of them counts as repeated."""
+    """All 20,000 SYNs of a flood are dropped, although about 190 of them meet a slot in use.
+
+    None of these counts as the repetition of the SYN in the slot.
+    """
     after_flood(patient_filter)
 
 
 def test_a_flood_from_many_addresses_is_dropped_whole(filter_: Filter) -> None:
-    """The memory for SYNs has a fixed size, and overwritten SYNs are counted."""
+    """All 20,000 SYNs of a flood are dropped. The filter counts the SYNs that it overwrote.
+
+    The memory for SYNs has a fixed size.
+    """
     counts = after_flood(filter_)
-    # Of n SYNs in m slots, n - m (1 - e^(-n/m)) meet a used slot: 190 by Poisson's law.
+    # If n SYNs meet m slots, n - m (1 - e^(-n/m)) of them meet a slot in use: 190 by Poisson's law.
     assert 120 < counts["forgotten"] < 260
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic of every width and sign, on values near the limits, compared with Python."""
+"""Arithmetic of every width and sign on values near the limits, compared with Python's results."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ def clamp(value: int, low: int, high: int) -> int:
     return min(max(value, low), high)
 
 
-Operation = Callable[[int, int, int], int]  # a, b, width
+Operation = Callable[[int, int, int], int]  # (a, b, width) -> exact result
 
 UNSIGNED: dict[str, Operation] = {
     "a + b": lambda a, b, w: a + b,
@@ -70,7 +70,10 @@ OPERATIONS = {**UNSIGNED, **SIGNED}
 
 
 def calculator(width: int) -> Engine:
-    """Return an engine that reads a and b from a packet and writes the result of each operation."""
+    """Return an engine that reads a and b from a packet, and writes all results into the packet.
+
+    There is a result per operation.
+    """
     results = "".join(f"bit<{width}> r{i};" for i in range(len(OPERATIONS)))
     return engine(
         types=f"header h_t {{ bit<{width}> a; bit<{width}> b; {results} "
@@ -87,7 +90,7 @@ def padding(width: int) -> int:
 
 
 def on_header(text: str, width: int) -> str:
-    """Return the expression on the fields of the header."""
+    """Return an expression of OPERATIONS for fields of the header and this width."""
     values = {
         "WIDER": width + 1,
         "W": width,
@@ -109,7 +112,7 @@ def edges(width: int) -> list[int]:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_operations_agree_with_exact_arithmetic(width: int) -> None:
-    made = calculator(width)  # cc would need much longer for one engine with all widths
+    made = calculator(width)  # for one engine with all widths, cc would need much longer
     rng = random.Random(width)
     pairs = list(itertools.product(edges(width), repeat=2))
     pairs += [(rng.getrandbits(width), rng.getrandbits(width)) for _ in range(50)]
@@ -168,9 +171,9 @@ def test_an_index_out_of_bounds_reaches_no_element() -> None:
 
 
 def test_nor_does_one_that_the_engine_works_out() -> None:
-    """JSON of p4c may compute the index of a stack element.
+    """An index that the engine computes reaches no element of a stack if it is out of bounds.
 
-    JSON of minip4 has a condition for each element instead.
+    JSON of p4c may have such an index. JSON of minip4 has a condition for each element instead.
     """
     ingress = "hdr.h.c = (bit<16>) (hdr.s[1].v); hdr.s[2].v = 0xEE;"
     text = json.dumps(json_of(**OF_STACKS, ingress=ingress))
@@ -182,7 +185,7 @@ def test_nor_does_one_that_the_engine_works_out() -> None:
 
 
 def element_by(field: str) -> dict[str, Any]:
-    """Return the first field of the element of `s` that a field of `h` selects."""
+    """Return the JSON of the first field of an element of `s`; a field of `h` is its index."""
     index = {"type": "field", "value": ["h", field]}
     stack = {"type": "header_stack", "value": "s"}
     element = {"op": "dereference_header_stack", "left": stack, "right": index}
@@ -191,7 +194,7 @@ def element_by(field: str) -> dict[str, Any]:
 
 
 def out_of_bounds_reaches_nothing(e: Engine) -> None:
-    """Neither a read nor a write accesses memory out of bounds."""
+    """Assert that an index below 3 reads and writes its element, and a larger index no element."""
     for index in range(256):
         frame = bytes([index, index, 0, 0, 10, 11, 12, 13, 14, 15])
         [(_, sent)] = e.process(1, frame, 0)

@@ -1,4 +1,4 @@
-"""Loops in graphs: found exactly, and in linear time."""
+"""Loops in graphs are found, and only those, in linear time."""
 
 import random
 import time
@@ -36,9 +36,9 @@ def test_as_the_closure_says() -> None:
 
 
 def test_a_long_chain_takes_no_time() -> None:
-    """The graph is that of 1,500 branches of `else if`.
+    """A graph like that of 20,000 branches of `else if` is searched in less than 1 s.
 
-    An earlier version computed its transitive closure, which took 10 s.
+    An earlier version computed the transitive closure. It took 10 s for 1,500 branches.
     """
     count = 20_000
     graph = {str(i): {str(i + 1), str(count)} for i in range(count)} | {str(count): set[str]()}

@@ -1,4 +1,4 @@
-"""Parsers: extracted headers, parser errors, and frames of every length."""
+"""Parsers: the headers that they extract, their errors, and frames of every length."""
 
 import random
 
@@ -8,7 +8,8 @@ from small_programs import engine
 from minip4.engine.engine import Engine
 from minip4.engine.errors import InvalidArgument
 
-# The first byte selects the operation of the parser; `problem` returns its error.
+# The first byte of a frame selects what the parser does. Ingress writes the error of the parser
+# into `problem`.
 PARSER = """
     state start { packet.extract(hdr.h); transition select(hdr.h.what) {
         1: twice; 2: stack; 3: options; 4: checked; 5: ahead; 6: skip; 7: loop; 8 .. 11: range;
@@ -55,7 +56,7 @@ def switch() -> Engine:
 OK, SHORT, STACK, TOO_LONG, TIMEOUT, INVALID, NOT_SEVEN = 0, 1, 3, 4, 5, 6, 7
 
 CASES: dict[str, tuple[bytes, int, int]] = {
-    # operation -> (name, length, rest), error, extracted headers
+    # frame, error, metadata that the parser sets
     "accept": (b"\0\0", OK, 0),
     "two headers": (b"\1\0__\1\2", OK, 0),
     "the second header is cut short": (b"\1\0__\1", SHORT, 0),
@@ -89,7 +90,7 @@ def test_a_packet_goes_on_with_the_parsers_error(switch: Engine, name: str) -> N
     [(port, sent)] = switch.process(1, frame, 0)
     assert port == 0, "a packet that the parser rejects is not dropped"
     assert (sent[2], sent[3]) == (error, seen)
-    skipped = 2 if name == "skipped" else 0  # skipped bytes are not part of a header
+    skipped = 2 if name == "skipped" else 0  # no header contains the skipped bytes
     assert sent[4:] == head[4 + skipped :]
 
 

@@ -1,4 +1,4 @@
-"""Headers whose size changes after the parser: the sent frame has their final content."""
+"""Headers whose size changes after the parser. The sent frame has their final content."""
 
 import json
 
@@ -8,7 +8,7 @@ from small_programs import engine, json_of
 from minip4.engine.engine import Engine
 from minip4.engine.errors import NotSupported
 
-# A frame selects the operation on the headers after it.
+# The first header of a frame selects the operation on the headers after it.
 PARTS = {
     "types": """
         header h_t { bit<8> what; bit<8> a; bit<8> b; bit<8> index; }
@@ -69,7 +69,7 @@ def var(name: str, data: bytes) -> bytes:
 
 
 def frame(what: int, a: bytes, b: bytes, index: int) -> list[bytes]:
-    """Return a frame with h, a, b, f, the two elements of the stack, u, and payload."""
+    """Return the parts of a frame: h, a, b, f, the two elements of the stack, u, and payload."""
     head = bytes([what, len(a), len(b), index])
     return [head, var("a", a), var("b", b), F, var("s", b"0"), var("t", b"01"), var("u", b"UUU"),
             PAYLOAD]  # fmt: skip
@@ -107,9 +107,9 @@ def test_assigning_a_varbit_does_not_change_later_headers(
 
 
 def test_nothing_is_read_behind_a_frame() -> None:
-    """The longest frame ends with a header that grows.
+    """A header at the end of the longest frame grows. Nothing beyond the frame is read.
 
-    test_sanitized.py also runs this test, and then detects reads beyond the frame.
+    test_sanitized.py also runs this test, and detects such reads.
     """
     skipped = 9216 - 12
     e = engine(
@@ -124,7 +124,10 @@ def test_nothing_is_read_behind_a_frame() -> None:
 
 
 def test_a_variable_may_be_a_varbit() -> None:
-    """p4c stores the variable in metadata, not in the frame."""
+    """Two varbit fields are exchanged by means of a variable of type varbit.
+
+    p4c makes this variable a field of metadata, which is not in the frame.
+    """
     e = engine(
         types="header v_t { bit<8> size; varbit<32> data; }",
         headers="v_t a; v_t b;",
@@ -141,7 +144,10 @@ def test_a_variable_may_be_a_varbit() -> None:
 
 @pytest.mark.parametrize("used", ["select", "assign", "compare"])
 def test_a_varbit_is_no_number(used: str) -> None:
-    """JSON may use a varbit as a number. The C code would then access memory after the field."""
+    """The engine rejects JSON that uses a varbit as a number.
+
+    Otherwise, the C code would access memory after the field.
+    """
     text = json.dumps(json_of(**{
         "types": "header v_t { bit<80> first; varbit<80> data; bit<8> other; }",
         "headers": "v_t a; v_t b;",

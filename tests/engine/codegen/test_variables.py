@@ -1,7 +1,4 @@
-"""Metadata fields that only one function uses become its local variables.
-
-Results do not change.
-"""
+"""Metadata fields that only one function uses become its local variables, with the same results."""
 
 import pytest
 from small_programs import engine
@@ -13,9 +10,9 @@ THREE_TABLES = "bit<16> own; action set_own(bit<16> v) { own = v; }" + "".join(
 
 
 def test_a_variable_is_zero_for_each_packet() -> None:
-    """In P4, the value is undefined.
+    """A variable that the program has not set is 0, whatever its value was for an earlier packet.
 
-    In minip4 it does not depend on the previous packet.
+    In P4, this value is undefined.
     """
     own = "if (hdr.h.a == 1) { own = 7; } hdr.h.c = own; std.egress_spec = 2;"
     made = engine(ingress_locals="bit<16> own;", ingress=own)

@@ -1,7 +1,7 @@
 """cc accepts the C code of programs with all widths, operators, constants and externs.
 
-In these tests warnings are errors; engines are built without them (build.py). test_expressions.py
-checks values.
+In these tests, warnings are errors; build.py does not enable these warnings. test_expressions.py
+checks the values of expressions.
 """
 
 import subprocess
@@ -18,7 +18,7 @@ from minip4.native.build import OPTIMISED, WARNINGS
 
 WIDTHS = range(131)
 TOGETHER = 5  # widths per program
-LARGEST = 64  # largest width of a range, and of random()
+LARGEST = 64  # largest width of a range match, and of a result of random()
 
 NO_MISTAKES = ("-Wno-type-limits", "-Wno-tautological-compare", "-Wno-unused-label")
 """A program may well compare a field with what it cannot be."""
@@ -27,7 +27,10 @@ COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 def unsigned(w: int) -> list[str]:
-    """Return statements on fields a and b of bit<w>, r for results, and y of a byte."""
+    """Return statements for width w.
+
+    They use the fields a, b and r of bit<w>, and y and z of a byte. r and z get the results.
+    """
     top = (1 << w) - 1
     edge = (0, top)[w % 2]
     lines = [f"$r = $a {op} {value};" for op in BINARY for value in ("$b", edge)]
@@ -46,7 +49,10 @@ def unsigned(w: int) -> list[str]:
 
 
 def signed(w: int) -> list[str]:
-    """Return such statements on fields s and t of int<w>, and q for results."""
+    """Return statements for width w.
+
+    They use s, t and q of int<w>, a of bit<w>, and y and z of a byte. q and z get the results.
+    """
     low, high = -(1 << (w - 1)), (1 << (w - 1)) - 1
     edges = (low, -1, 0, high)
     edge = edges[w % 4]
@@ -74,7 +80,10 @@ def externs(w: int) -> list[str]:
 
 
 def kinds(w: int) -> dict[str, str]:
-    """Return the tables of a width: name, and the text of an entry with one key field."""
+    """Return the tables of a width: the name, and a template for the key field of its entries.
+
+    The template is empty if the table has no entries.
+    """
     top = (1 << w) - 1
     names = {"exact": "{}", "lpm": f"{{}} &&& {top}", "ternary": f"{{}} &&& {top >> 1}",
              "optional": "{}", "range": "0 .. {}", "two": "", "both": ""}  # fmt: skip
@@ -84,7 +93,10 @@ def kinds(w: int) -> dict[str, str]:
 
 
 def tables(w: int) -> str:
-    """Return a table per match kind, with entries near the limits and parameters of the width."""
+    """Return a table per match kind, and two tables with several key fields.
+
+    Entries have keys near the limits, and action parameters of the width.
+    """
     text = f"action put{w}(bit<{w}> v, bit<8> y) {{ hdr.h{w}.r = v; hdr.h{w}.z = y; }}\n"
     actions = f"actions = {{ put{w}; NoAction; }}"
     for kind, key in kinds(w).items():
@@ -103,7 +115,7 @@ def tables(w: int) -> str:
 
 
 def parser(widths: range) -> str:
-    """Return a parser that extracts headers of each width, uses lookahead, and selects."""
+    """Return a parser that extracts headers of each width. It also uses lookahead, and select."""
     sets, states = "", f"state start {{ packet.extract(hdr.first); transition next{widths[0]}; }}"
     for w in widths:
         top = (1 << w) - 1
@@ -159,7 +171,10 @@ def test_cc_takes_every_width(first: int) -> None:
 
 @pytest.mark.parametrize("trace", [False, True])
 def test_cc_takes_the_least_widths_optimised_and_traced(trace: bool) -> None:
-    """Some warnings of cc appear only if it optimises, for example on reads beyond an array."""
+    """cc gives no warnings for the widths 0 and 1 if it optimises, with and without a trace.
+
+    Some warnings of cc appear only if it optimises, for example those on reads beyond an array.
+    """
     model = read_program(json_of(**program(range(2))))
     flags = ["-DMINIP4_TRACE"] if trace else []
     assert_taken(Generator(model, trace=trace).text, "-S", *OPTIMISED, *flags)

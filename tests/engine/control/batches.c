@@ -1,6 +1,6 @@
-/* Looks up packets in a table at each step of a batch, for each kind of table. Before the atomic
- * step, packets see the old entries; from this step on, they see the new ones; after an abort, they
- * see the old ones. Prints how often a packet saw something else. */
+/* Looks up packets in a table at each step of a batch, for each kind of table. Packets must see
+ * the old entries before the atomic step of the batch, and after an abort. From the atomic step
+ * on, they must see the new entries. Prints how often a packet saw another entry. */
 #include <stdio.h>
 
 #include "program.h"
@@ -29,7 +29,7 @@ static uint64_t action_of(uint64_t number)
                            : kind == TABLE_LPM ? table_find_lpm(t, &key, 1, 1, key << 32)
                                                : table_find_ternary(t, &key);
     const uint64_t *entry = slot ? table_entry(t, slot) : t->default_slot;
-    return entry[0] << 32 >> 32 == entry[1] ? entry[1] : 99; /* otherwise the entry is torn */
+    return entry[0] << 32 >> 32 == entry[1] ? entry[1] : 99; /* 99: the entry is torn */
 }
 
 static int64_t add(uint64_t number, uint64_t action)
@@ -44,8 +44,8 @@ static int64_t handle_of(uint64_t number)
     return table_find(t, &key, &mask, kind == TABLE_LPM ? 24 : 0, kind == TABLE_TERNARY);
 }
 
-/* Of four entries, one is unchanged, one is modified, one is deleted, and one is replaced; four are
- * added. */
+/* Counts entries that differ from the expected ones. Of four entries, the batch leaves one
+ * unchanged, modifies one, deletes one, and replaces one. It also adds ENTRIES new entries. */
 static void check(bool is_in_force)
 {
     for (uint64_t i = 0; i < ENTRIES; i++) {

@@ -1,7 +1,7 @@
 /* Makes changes immediately, in a batch, and in a batch that is aborted. Some of the changes own
- * memory. Prints lines with the bytes before the batch, during the batch, after the batch, and
- * after an aborted batch. The last line is the number of words for which packets waited. Sanitizers
- * report double frees and leaks. */
+ * memory. Prints a line with the bytes at each of four times: before the batch is committed, after
+ * it is committed, after it is finished, and after the aborted batch. The last line is the number
+ * of words for which packets waited. Sanitizers report double frees and leaks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
-/* Adds entries to a ternary table with reserved memory. Prints the max number of page faults per
- * entry. Packets wait while the sets of the table are written. */
+/* Adds entries to a ternary table, whose memory is reserved. Prints the largest number of page
+ * faults while one entry was added. Packets wait while the sets of the table are written. */
 #include <stdio.h>
 #include <sys/resource.h>
 
 #include "table.h"
 
-/* sets of four pages each; the last set is written long after the table grew */
+/* Each set has four pages. The last set is written long after the table grew. */
 enum { ENTRIES = 100000 };
 
 static const struct table_spec spec = {

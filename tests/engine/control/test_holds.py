@@ -1,7 +1,7 @@
-"""Operations on large tables delay packets no longer than operations on small ones.
+"""An operation on a large table does not delay packets longer than one on a small table.
 
-The tests read no clock. Instead, the engine counts
-the memory words accessed while the control plane holds the lock.
+The tests read no clock. Instead, the engine counts the words of memory that the control plane
+accesses while it holds the lock.
 """
 
 import random
@@ -20,7 +20,7 @@ from minip4.native import build
 
 ENTRIES = 20_000
 SLICE_WORDS = 4096  # SLICE_WORDS of lock.h
-COPIED_WORDS = 1 << 15  # HOLD_WORDS of lock.h: the largest array that moves within one hold
+COPIED_WORDS = 1 << 15  # HOLD_WORDS of lock.h: the largest array that one hold copies
 TABLE = """
     direct_counter(CounterType.packets_and_bytes) hits;
     counter(20000, CounterType.packets) each;
@@ -31,7 +31,7 @@ TABLE = """
 
 
 class Held:
-    """A table of one kind. Also records how long the control plane had the lock, at most."""
+    """A table of one kind, and the most words that the control plane accessed during one hold."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -53,7 +53,10 @@ class Held:
         return self.engine.table_add("I.t", self.key(number), "I.go", [value], priority, time_ns=0)
 
     def sent(self, number: int) -> int:
-        """Return the result of a packet with the key of the entry."""
+        """Send a packet with the key of this entry.
+
+        Return the value that the table wrote into it.
+        """
         key = number if self.kind == "exact" else number << 8
         [(_, frame)] = self.engine.process(1, key.to_bytes(4, "big") + bytes(2), 1_000)
         return int.from_bytes(frame[4:6], "big")
@@ -63,9 +66,10 @@ class Held:
 
 
 def test_the_longest_hold_by_the_cpu_is_noted_and_its_clock_read_where_that_can_matter() -> None:
-    """Of five holds, the last two are not longer than earlier ones.
+    """For five holds of the lock, the longest duration and the longest CPU time are recorded.
 
-    Therefore their CPU time is not read.
+    At the end of a hold, CPU time is read only if the hold was longer than the longest CPU time so
+    far. The last two holds were not.
     """
     path = build.program(
         [C_FOLDER / "lock.c", Path(__file__).parent / "holds.c"], include=(C_FOLDER,)
@@ -75,9 +79,10 @@ def test_the_longest_hold_by_the_cpu_is_noted_and_its_clock_read_where_that_can_
 
 
 def test_for_a_benchmark_all_ports_come_up_in_one_hold() -> None:
-    """Each hold of the lock reads clocks.
+    """Engine.repeat() sets up all ports in one hold of the lock.
 
-    With one hold per port, a benchmark would count this as cost of the packets.
+    Each hold reads clocks. With one hold per port, a benchmark would count this as cost of its
+    packets.
     """
     e = Held("exact").engine
     e.repeat(1, [bytes(6)], 1, 0)
@@ -212,7 +217,7 @@ def test_a_batch_that_fails_leaves_no_trace() -> None:
             e.table_set_default("I.t", "I.go", [6])
             raise InterruptedError
 
-    for _ in range(3):  # the memory of failed writes is free again
+    for _ in range(3):  # each round needs the memory that the failed writes of the last one freed
         before = e.table_entries("I.t")
         with pytest.raises(InterruptedError):
             fail()

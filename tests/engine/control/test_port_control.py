@@ -1,4 +1,4 @@
-"""Links, queues and the clock of an engine, and the counters of its ports."""
+"""Links, queues and the clock of an engine: their settings, and the counters of its ports."""
 
 import ctypes
 

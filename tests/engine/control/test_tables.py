@@ -1,4 +1,4 @@
-"""Tables, compared with a search through all entries: random keys, additions, deletions."""
+"""Tables find the same entries as a search through all entries, after random adds and deletes."""
 
 import os
 import random
@@ -32,7 +32,7 @@ KEYS = {
 
 
 def table_engine(kinds: Sequence[str], widths: Sequence[int], size: int) -> Engine:
-    """Return a switch whose table t matches header fields and writes the result to the header."""
+    """Return an engine whose table t matches header fields, and writes a result into the header."""
     padding = -sum(widths) % 8
     fields = "".join(f"bit<{w}> k{i};" for i, w in enumerate(widths))
     pad = f"bit<{padding}> padding;" if padding else ""
@@ -86,7 +86,11 @@ Entries = dict[int, tuple[tuple[MatchKey, ...], int, int]]
 
 
 def expected(entries: Entries, values: Sequence[int], widths: Sequence[int]) -> int:
-    """Return the entry that wins: larger priority, else longer prefix, else the older entry."""
+    """Return the value of the entry that wins, or 0 if no entry matches.
+
+    The entry with the largest priority wins, then the one with the longest prefix, then the oldest
+    one.
+    """
     best, result = (-1, -1), 0
     for key, priority, action_value in entries.values():
         if all(matches(m, v, w) for m, v, w in zip(key, values, widths, strict=True)):
@@ -129,15 +133,15 @@ def test_lookup_agrees_with_a_linear_search(name: str) -> None:
 
 @pytest.mark.parametrize("width", [64, 100])
 def test_long_prefixes_with_a_common_start_are_distinguished(width: int) -> None:
-    """The prefixes have the same first 100 bits.
+    """64 prefixes are found, although their first 45 bits are equal: only the next 6 differ.
 
-    They differ in later bits, which are in another word of the key.
+    In a key of 100 bits, these 6 bits are in another word than the first bits.
     """
     rng = random.Random(width)
     e = table_engine(["lpm"], [width], 64)
     shared = rng.getrandbits(45) << 6
     for number in range(64):
-        # with two lengths, all lengths are tried
+        # three lengths, because with at most two a lookup tries all of them
         key = Lpm((shared | number) << (width - 51), 51 + number % 3)
         e.table_add("I.t", [key], "I.hit", [number + 1])
     for number in range(64):
@@ -147,7 +151,10 @@ def test_long_prefixes_with_a_common_start_are_distinguished(width: int) -> None
 
 
 def test_a_short_prefix_among_thousands_is_found_everywhere() -> None:
-    """The prefix is in more elements of the filter than may change during one hold of the lock."""
+    """A prefix of one bit is found for all its addresses, although 6,500 other entries exist.
+
+    The prefix is in more elements of the filter than may change during one hold of the lock.
+    """
     rng = random.Random(3)
     e = table_engine(["lpm"], [32], 7000)
     for first in (Lpm(0, 1), Lpm(1 << 20, 20)):
@@ -253,7 +260,10 @@ def test_the_default_action_can_be_set_and_reset() -> None:
 
 
 def run_c(name: str, *, sanitize: bool = True) -> str:
-    """Return the output of a C program that uses tables without an engine."""
+    """Return the output of a C program of this folder.
+
+    The program uses tables without an engine.
+    """
     names = ("lock", "table", "table_batch", "table_lpm", "table_ternary")
     sources = [wire.C_FOLDER / "memory.c", *(C_FOLDER / f"{each}.c" for each in names)]
     path = build.program([*sources, Path(__file__).parent / name],
@@ -266,9 +276,9 @@ def test_a_slot_may_be_used_for_years() -> None:
 
 
 def test_packets_do_not_wait_for_pages_of_a_ternary_tables_sets() -> None:
-    """The 256 sets of a byte are written during one hold of the lock.
+    """When an entry is added to a ternary table, there are fewer than 64 page faults.
 
-    Each set may begin a new page.
+    Packets wait while the 256 sets of a byte are written, and each set may begin a new page.
     """
     assert int(run_c("faults.c", sanitize=False)) < 64
 
@@ -279,7 +289,10 @@ def test_packets_find_a_whole_batch_in_a_table_or_nothing_of_it() -> None:
 
 @pytest.mark.skipif("SANITIZE" in os.environ, reason="its allocator ends the process")
 def test_an_entry_that_found_no_memory_leaves_a_ternary_table_as_it_was() -> None:
-    """The test uses a process of its own, because the heap of this process may have free memory."""
+    """After an entry was rejected because memory ran out, a ternary table matches as before.
+
+    The test uses a process of its own, because the heap of this process may have free memory.
+    """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
         processes.submit(run_out_of_memory).result()
 
@@ -307,7 +320,7 @@ def run_out_of_memory() -> None:
         [(_, frame)] = e.process(1, sent.to_bytes(256, "big") + bytes(2), 0)
         return int.from_bytes(frame[256:], "big")
 
-    # compares a new byte of the key
+    # this entry compares a byte of the key that no earlier entry compares
     e.table_add("I.t", [Ternary(0x100, 0xFF00)], "I.go", [3], 19_999)
     assert [value_of(sent) for sent in (0, 0x102, 0x202)] == [1, 3, 0]
     e.table_add("I.t", [Ternary(key, key)], "I.go", [2], 20_000)

@@ -1,4 +1,4 @@
-"""The trace: its content, its limits, and that it costs nothing if it is disabled."""
+"""The trace: its content and its limits. A disabled trace costs nothing."""
 
 import ctypes
 import os
@@ -38,7 +38,7 @@ def traced(**parts: str) -> Engine:
 
 
 def told(engine: Engine, *frames: str, port: int = 1) -> list[list[str]]:
-    """Return the lines of each block without indentation, times and locations."""
+    """Return the lines of each block of the trace, without indentation, times and locations."""
     trace = Trace(engine)
     for frame in frames:
         engine.process(port, bytes.fromhex(frame), 1_000)
@@ -131,9 +131,9 @@ STATE = """register<bit<48>>(4) r; register<bit<128>>(2) w; counter(4, CounterTy
 
 
 def test_accesses_to_state() -> None:
-    """The trace shows registers, counters and meters with name, index and value.
+    """The trace shows accesses to registers, counters and meters, with name, index and value.
 
-    These lines are in order with the changes of fields.
+    The lines about accesses and about changes of fields are in the order of execution.
     """
     engine = traced(
         ingress_locals=STATE,

@@ -1,5 +1,5 @@
-/* Uses lengths, stack sizes, indexes, ports and shifts from the packet. With unexpected values,
- * such operations easily go wrong. */
+/* The packet determines lengths, stack sizes, indexes, ports and shifts. With unexpected values,
+ * operations with these easily go wrong. */
 #include <core.p4>
 #include <v1model.p4>
 
@@ -21,7 +21,7 @@ header options_t {
     varbit<320> bytes;
 }
 
-header order_t {  // operations that the packet requests
+header order_t {  // values for the operations that the packet requests
     bit<9> port;
     bit<7> flags;
     bit<16> group;

@@ -1,4 +1,4 @@
-"""Resource limits of programs: a program that exceeds a limit is rejected immediately.
+"""Programs whose resources exceed a limit are rejected immediately.
 
 The error is one line that names the limit.
 """
@@ -74,7 +74,11 @@ def test_too_large_programs_are_refused(case: str) -> None:
 
 
 def test_too_much_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The code of a header function counts once per call, so a short text can make much code."""
+    """A program is rejected if its C code has too many lines.
+
+    The code of a function for headers counts once per call, so that a short program may have much
+    code.
+    """
     fields = many("bit<64> f#;", 64)
     parts = {
         "types": H_TYPE + f"header b_t {{ {fields} }}", "headers": "h_t h; b_t[120] s;",
@@ -90,7 +94,7 @@ def test_too_much_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def changed(change: Any) -> dict[str, Any]:
-    """Return the JSON of the smallest program with one malicious change."""
+    """Return the JSON of a small program after `change` has made it malicious."""
     document = copy.deepcopy(json_of(headers="h_t h; h_t[3] s;", ingress="hdr.s.push_front(1);"))
     change(document)
     return document
@@ -131,14 +135,20 @@ def wide_varbit(document: dict[str, Any]) -> None:
     [negative_push, wide_lookahead, many_wide_lookaheads, wide_parameter, wide_varbit],
 )
 def test_numbers_that_p4c_would_not_write_are_refused(change: Any) -> None:
-    """Such numbers are rejected before they are used, so they cost neither time nor memory."""
+    """JSON with numbers that p4c never writes is rejected in one line, before the numbers are used.
+
+    So these numbers cost neither time nor memory.
+    """
     with pytest.raises(EngineError) as refusal:
         Generator(read_program(changed(change)))
     assert "\n" not in str(refusal.value)
 
 
 def test_headers_longer_than_frames_take_no_stack_of_the_thread() -> None:
-    """For 200 headers of 60 KB, the deparser would need 12 MB of stack."""
+    """A program with a stack of 200 headers of 60 KB forwards a frame.
+
+    A deparser that copied them to the stack of its thread would need 12 MB there.
+    """
     made = engine(
         types=H_TYPE + f"header big_t {{ {many('bit<1024> x#;', 480)} }}",
         headers="h_t h; big_t[200] s;",
@@ -150,7 +160,7 @@ def test_headers_longer_than_frames_take_no_stack_of_the_thread() -> None:
 
 
 def test_loops_in_loops_end() -> None:
-    """The limit of 65,536 iterations is per packet, not per loop."""
+    """Loops within loops end after 65,536 iterations in all, because this limit is per packet."""
     made = engine(
         types=H_TYPE + "header n_t { bit<32> count; }", headers="h_t h; n_t n;",
         parser="state start { packet.extract(hdr.n); transition accept; }",

@@ -1,4 +1,4 @@
-"""BMv2 JSON as older compilers wrote it."""
+"""minip4 accepts BMv2 JSON as older compilers wrote it."""
 
 import copy
 

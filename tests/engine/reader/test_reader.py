@@ -1,4 +1,4 @@
-"""BMv2 JSON that no compiler writes is rejected in one line, and not used in the C code."""
+"""BMv2 JSON that no compiler writes is rejected in one line, and does not get into the C code."""
 
 import copy
 import json
@@ -31,7 +31,7 @@ PARTS = {
 
 
 def paths(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Return the path of each node of a document, except source locations."""
+    """Yield the path of each node of a document, except the paths of source locations."""
     items: Any = node.items() if isinstance(node, dict) else ()
     for key, value in enumerate(node) if isinstance(node, list) else items:
         if key not in ("source_info", "__meta__"):

@@ -1,6 +1,6 @@
-/* A program for the fuzzer. It uses features that the other programs lack: unions, varbits, loops,
- * wide arithmetic, meters, digests, and clones of both kinds. Packets can reach all code in which
- * errors are likely. */
+/* A program for the fuzzer. It uses features that the other programs do not use: unions, varbits,
+ * loops, wide arithmetic, meters, digests, and clones of both kinds. Packets can reach all of its
+ * code in which errors are likely. */
 #include <core.p4>
 #include <v1model.p4>
 

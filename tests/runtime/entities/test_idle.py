@@ -1,4 +1,4 @@
-"""Idle notifications to clients contain all idle entries, in messages of bounded size."""
+"""Notifications about idle entries contain all idle entries, in messages of bounded size."""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -9,7 +9,7 @@ from minip4.runtime.entities.tables import MOST_ENTRIES, IdleTimeouts
 
 
 class ManyIdle:
-    """Tables with this number of idle entries; idle() yields the entries one by one."""
+    """Tables with `count` idle entries. idle() yields these one by one."""
 
     def __init__(self, count: int) -> None:
         self.count, self.now_ns = count, 1000

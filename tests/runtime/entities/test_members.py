@@ -1,4 +1,4 @@
-"""Members of groups and of action sets: their watch ports, and limits of their number."""
+"""Members of groups and of action sets: their watch ports, and the limits of their number."""
 
 import grpc
 import pytest
@@ -8,7 +8,7 @@ from test_extras import group, member, ports_of, to
 
 
 def watching(*members: tuple[int, bytes]) -> p4r.Entity:
-    """Return group 7, whose members each watch a port."""
+    """Return group 7. Each of its members watches a port."""
     entity = group(7)
     for number, port in members:
         entity.action_profile_group.members.add(member_id=number, weight=1, watch_port=port)
@@ -16,7 +16,10 @@ def watching(*members: tuple[int, bytes]) -> p4r.Entity:
 
 
 def action_set(*ports: int) -> p4r.Entity:
-    """Return an action set with an action per port; actions watch ports by the older field."""
+    """Return an action set with an action for each port.
+
+    An action watches its port by the older field.
+    """
     message = p4r.ActionProfileActionSet()
     for port in ports:
         action = call("forward", {"port": bytes((port % 256,))}, "extras")
@@ -45,7 +48,7 @@ async def test_a_member_whose_port_is_down_is_skipped(write: type) -> None:
         assert ports_of(running) == {11, 12}
         running.device.set_port(11, is_up=False)
         assert ports_of(running) == {12}
-        for entity in written:  # a read returns the written entities
+        for entity in written:  # a read returns each entity as it was written
             assert await running.read(entity) == [entity]
         running.device.set_port(12, is_up=False)
         assert ports_of(running) == {0}, "no member is left: as of an empty group"

@@ -7,11 +7,11 @@ from harness import Bench, asynchronous, bench, error_details, insert, modify
 from test_extras import FRAME, SLOW, known_source, member, meter, to
 
 SIZE = len(FRAME)
-FRAMES = 5  # frames within a few ms: one is green, a second one yellow
+FRAMES = 5  # number of frames within a few ms: the first is green, the second yellow
 
 
 def colours(green: int, yellow: int, red: int) -> p4r.MeterCounterData:
-    """Return the counts of frames of one size."""
+    """Return counts of frames by colour. All frames have the same size."""
     counts = (p4r.CounterData(packet_count=n, byte_count=n * SIZE) for n in (green, yellow, red))
     return p4r.MeterCounterData(**dict(zip(("green", "yellow", "red"), counts, strict=True)))
 

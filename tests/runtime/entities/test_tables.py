@@ -1,4 +1,4 @@
-"""Table entries over P4Runtime: accepted entries, rejected entries with reasons, and batches."""
+"""Table entries over P4Runtime: which entries are accepted or rejected, and batches."""
 
 import grpc
 import pytest
@@ -239,7 +239,7 @@ async def test_an_atomic_batch_is_taken_back_whole(atomicity: int) -> None:
         await running.write(insert(kept), modify(default), insert(switching(b"\x08", port=b"\x08")))
         before = await running.read(all_of("switching"), default)
         tables = running.device.running_pipeline.tables
-        state = [*tables.state()]  # the entries that a reconcile would copy
+        state = [*tables.state()]  # the entries that a new pipeline would get
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await running.write(
                 modify(switching(b"\x01", port=b"\x02")),

@@ -1,4 +1,4 @@
-"""Packets between controllers and the CPU port."""
+"""Packets that controllers send to the CPU port, and packets that they get from it."""
 
 import grpc
 import pytest
@@ -23,7 +23,7 @@ async def test_packet_out_leaves_by_the_port_in_its_metadata() -> None:
         stream = await running.arbitrate(1)
         await stream.read()
         await stream.write(packet_out(egress_port=b"\x01\x05", padding=b"\x00"))
-        # the error of this message shows that the message before it was processed
+        # when the error of this message arrives, the switch has processed the message before it
         await stream.write(packet_out())
         await stream.read()
         assert running.driver.left == [(0x105, FRAME)]

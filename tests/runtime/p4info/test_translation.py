@@ -1,4 +1,4 @@
-"""@p4runtime_translation: strings and other numbers for controllers (P4Runtime spec 8.4.6, 18)."""
+"""@p4runtime_translation: controllers see strings or other numbers (P4Runtime spec 8.4.6, 18)."""
 
 import functools
 
@@ -91,7 +91,7 @@ async def failing(running: Bench, *updates: p4r.Update, atomicity: int = 0) -> l
 
 
 async def written(running: Bench) -> list[p4r.Entity]:
-    """Return all entries except those of the program."""
+    """Return all table entries except the const entries of the program."""
     return [e for e in await running.read(EVERYTHING) if not e.table_entry.is_const]
 
 
@@ -100,7 +100,7 @@ async def test_entries_by_name_forward_and_are_read_as_they_were_written() -> No
     async with bench(NAME) as running:
         await running.write(*map(insert, PATH))
         running.driver.arrive(1, FRAME)
-        running.driver.arrive(4, FRAME)  # no vrf has this name
+        running.driver.arrive(4, FRAME)  # no entry of vrfs matches port 4
         assert running.driver.left == [(2, FRAME)]
         assert await written(running) == list(PATH)
         await running.write(*map(delete, PATH))
@@ -112,7 +112,7 @@ async def test_a_decimal_string_is_that_number_and_other_strings_get_one_from_th
     async with bench(NAME) as running:
         strings = running.device.running_pipeline.schema.translations["vrf_t"]
         names = [b"", b'guests "A"', b"2", b"first", b"02", b"8"]
-        # 5 is that of the default action
+        # number 5 is in use: the program has it in a default action
         assert [strings.decode(n, "vrf") for n in names] == [0, 3, 2, 7, 6, 4]
         assert [strings.encode(n) for n in (0, 3, 2, 7, 6, 4, 5, 1)] == [*names, b"5", b"1"]
 
@@ -175,7 +175,7 @@ async def test_masks_prefixes_and_ranges_of_one_value_are_exact() -> None:
             "meta.label": ternary(b"\x07", b"\xff"),
             "meta.interface": lpm(b"\x07", 32),
             "label_range": between(b"\x07", b"\x07"),
-            # equal widths, so the values are not translated
+            # not translated, because the widths are equal
             "meta.same": ternary(b"\x12\0", b"\xff\0"),
         }
         entity = there("labels", key, ("send", {"port": b"1"}), priority=3)
@@ -199,7 +199,7 @@ async def test_packets_to_and_from_the_controller_have_names() -> None:
             request.packet.metadata.add(metadata_id=number, value=value)
         await stream.write(request)
         del request.packet.metadata[:]
-        # the error of this message shows that the message before it was processed
+        # when the error of this message arrives, the switch has processed the message before it
         await stream.write(request)
         await stream.read()
         assert running.driver.left == [(301, FRAME)]
@@ -214,7 +214,7 @@ def test_a_header_is_found_in_the_program_with_padding_that_p4info_lacks() -> No
     assert schema_of("packet_out") == [9, 1, 6]
     pushed.p4info.controller_packet_metadata[0].metadata[0].name = "elsewhere"
     name = pushed.p4info.controller_packet_metadata[0].preamble.name
-    assert schema_of(name) == []  # the program lacks this header, so frames have none
+    assert schema_of(name) == []  # the program lacks this header
 
 
 def _layout(p4info: p4i.P4Info, name: str) -> list[int]:
@@ -274,7 +274,7 @@ async def test_digests_and_registers_have_the_controllers_values() -> None:
         assert await running.read(cell) == [cell]
         await running.device.running_pipeline.write([], 0, Turns())
         running.device.running_pipeline.schema.translations["port_t"].collect()
-        assert await running.read(cell) == [cell]  # the program determines the timeout
+        assert await running.read(cell) == [cell]  # the program may still use the string
 
 
 @asynchronous
@@ -283,7 +283,7 @@ async def test_numbers_of_strings_that_nothing_uses_are_given_again() -> None:
         kept = vrf(b"kept")
         await running.write(insert(kept), modify(there("vrfs", {}, ("set_vrf", {"vrf": b"base"}),
                                                        is_default_action=True)))  # fmt: skip
-        for i in range(20):  # of eight numbers, those of "", guests and the program's 5 are in use
+        for i in range(20):  # of eight numbers, three are in use: for "", for guests, and 5
             one, two = vrf(b"one of %d" % i, priority=2), vrf(b"two of %d" % i, priority=3)
             await running.write(insert(one), insert(two))
             assert sorted(map(str, await written(running))) == sorted(map(str, [kept, one, two]))

@@ -83,7 +83,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta,
     action drop() { mark_to_drop(standard_metadata); }
     action forward(bit<9> port) { standard_metadata.egress_spec = port; }
     action multicast(bit<16> group) { standard_metadata.mcast_grp = group; }
-    // The wide parameter separates the other two, so that no single instruction writes both.
+    // The wide parameter separates the other two: no single instruction of a CPU can write both.
     action stamp(bit<9> port, bit<48> first, bit<2048> between, bit<48> second) {
         standard_metadata.egress_spec = port;
         hdr.ethernet.destination = first;

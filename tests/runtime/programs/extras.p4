@@ -1,4 +1,4 @@
-// Other objects that P4Runtime controls: profiles, meters, digests, value sets, idle timeouts.
+// Objects of P4Runtime that control.p4 lacks: profiles, meters, digests, value sets, idle timeouts.
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,4 +1,4 @@
-/* A TNA program with one object of each kind that P4Runtime sees. */
+/* A TNA program. It has one object of each kind that a controller sees in P4Runtime. */
 #include <core.p4>
 #include <tna.p4>
 

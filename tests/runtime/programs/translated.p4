@@ -35,7 +35,7 @@ header packet_out_t {
     @padding bit<6> unused;
 }
 
-header longer_t {  // begins as packet_in_t does
+header longer_t {  // begins with the same fields as packet_in_t
     port_t ingress_port;
     bit<7> unused;
     bit<16> more;

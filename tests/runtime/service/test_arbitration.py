@@ -1,4 +1,4 @@
-"""Arbitration: several controllers, one of them the primary (P4Runtime spec 5)."""
+"""Arbitration: which of several controllers is the primary (P4Runtime spec 5)."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ NOT_FOUND = grpc.StatusCode.NOT_FOUND.value[0]
 
 
 async def told(stream: Any) -> tuple[int, int]:
-    """Return status code and election id of the next arbitration message."""
+    """Return the status code and the election id of the next arbitration message."""
     update = (await stream.read()).arbitration
     return update.status.code, U128.decode(update.election_id)
 
@@ -123,14 +123,15 @@ async def test_anyone_may_read() -> None:
 
 
 async def refusal(running: Bench, role: str = "") -> grpc.aio.AioRpcError:
-    """Open a stream that the server rejects; return the error that ends it."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:  # the server may reject it before the write
+    """Open a stream that the server must reject. Return the error that ends it."""
+    # the server may reject the stream before the first message is written
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
         await (await running.arbitrate(1, role)).read()
     return caught.value
 
 
 async def end(running: Bench, stream: Any) -> None:
-    """Close a stream, and wait until the server has freed it."""
+    """Close a stream. Wait until the server has removed it."""
     before = running.device.arbitration._streams
     await stream.done_writing()
     while running.device.arbitration._streams == before:
@@ -139,9 +140,9 @@ async def end(running: Bench, stream: Any) -> None:
 
 @asynchronous
 async def test_a_role_without_streams_keeps_only_its_highest_election_id() -> None:
-    """Spec 5.3: the highest id ever seen counts.
+    """After the last stream of a role, the server stores only the role's highest election id.
 
-    The server stores nothing else for a role without streams.
+    A lower id cannot become primary (spec 5.3). A role that never had a primary is forgotten.
     """
     async with bench(primary=False) as running:
         for election_id in (5, 0):
@@ -169,7 +170,7 @@ async def test_the_number_of_roles_has_a_limit(monkeypatch: pytest.MonkeyPatch) 
         assert error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "role 'three': the switch stores election ids of at most 2 roles" in error.details()
         assert await told(await running.arbitrate(2, "one")) == (OK, 2)
-        assert await told(await running.arbitrate(1)) == (OK, 1)  # the default role
+        assert await told(await running.arbitrate(1)) == (OK, 1)  # the default role does not count
 
 
 @asynchronous
@@ -185,7 +186,7 @@ async def test_a_role_name_has_a_limit() -> None:
 async def test_the_number_of_streams_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_STREAMS", 2)
     async with bench(primary=False) as running:
-        silent = running.stub.StreamChannel()  # a stream counts before its first message
+        silent = running.stub.StreamChannel()  # this stream counts, although it has sent no message
         await silent.wait_for_connection()
         first = await running.arbitrate(1)
         await told(first)

@@ -1,4 +1,4 @@
-"""Failed updates do not change anything, and no packet sees a part of an atomic batch."""
+"""An update that fails changes nothing, and no packet sees a part of an atomic batch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,13 +15,13 @@ from minip4.runtime.service.pipeline import Pipeline
 
 EACH, ATOMIC = p4r.WriteRequest.CONTINUE_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC
 ATOMICITIES = pytest.mark.parametrize("atomicity", [EACH, ATOMIC], ids=["each", "atomic"])
-# updates that need room or memory and can therefore fail; all others overwrite existing data
+# These calls need room or memory, and can therefore fail. All others overwrite existing data.
 CHANGES = ("table_add", "table_modify", "member_add", "group_add", "group_set_members",
            "multicast_set", "mirror_set", "value_set_set")  # fmt: skip
 
 
 class FailingEngine(Engine):
-    """Engine that runs out of memory at change number `fail_at`, counted from 0."""
+    """An engine that runs out of memory at the change `fail_at`; changes are counted from 0."""
 
     fail_at = -1
     changes = 0
@@ -48,7 +48,7 @@ def pipeline(program: str, *before: p4r.Update) -> tuple[FailingEngine, Pipeline
 
 
 def state(of: Pipeline) -> list[p4r.Entity]:
-    """Return all state that a controller can read."""
+    """Return all entities that a controller can read."""
     asked = [p4r.Entity() for _ in range(10)]
     asked[0].table_entry.counter_data.SetInParent()
     asked[0].table_entry.meter_config.SetInParent()
@@ -91,7 +91,7 @@ def chosen(*ports: int) -> p4r.Entity:
     return to("balanced", action_profile_action_set=one_shot(*ports))
 
 
-# program, initial state, update
+# name -> program, initial state, update
 UPDATES = {
     "insert": ("control", [], insert(route(2, counter_data=COUNTED))),
     "modify": ("control", [insert(switching(1))], modify(switching(2))),
@@ -154,7 +154,10 @@ def test_an_update_that_fails_at_any_change(
 
 @pytest.mark.parametrize("failing", range(7))
 def test_a_batch_that_fails_at_any_change(failing: int) -> None:
-    """The switch also undoes the effects of many earlier updates, in the right order."""
+    """If any of the seven changes of an atomic batch fails, the state is the same as before.
+
+    The switch then undoes the changes before it, in the right order.
+    """
     engine, pipe = pipeline(
         "extras", insert(member(1, 11)), insert(group(7, (1, 1))), modify(meter(1, SLOW))
     )
@@ -179,7 +182,7 @@ def test_a_timeout_set_in_a_batch_that_fails_is_taken_back() -> None:
 
 def test_failed_action_sets_leave_no_members_behind() -> None:
     engine, pipe = pipeline("extras")
-    for _ in range(40):  # the profile has room for 32 members
+    for _ in range(40):  # 40 members would exceed the limit of 32
         engine.changes, engine.fail_at = 0, 3
         assert any(perform(pipe, [insert(chosen(1, 2, 3))], EACH))
     engine.fail_at = -1
@@ -198,7 +201,10 @@ NO_DROP_YET = entry("acl", ACL, ("drop", {}), priority=1)
 
 @pytest.mark.parametrize("fails", [False, True], ids=["done", "taken back"])
 def test_no_packet_sees_a_part_of_an_atomic_batch(fails: bool) -> None:
-    """While a batch is prepared, packets see the old state; later packets see the new state."""
+    """While a batch is prepared, packets see the old state. Later packets see the new state.
+
+    If the batch fails, later packets see the old state.
+    """
     engine, pipe = pipeline("control", insert(route(2)))
     calls = ("table_modify", "table_delete", "table_add", "register_write", "multicast_set")
     seen = []
@@ -221,7 +227,7 @@ def test_no_packet_sees_a_part_of_an_atomic_batch(fails: bool) -> None:
     assert any(errors) == fails, errors
     assert seen == [2] * (6 if fails else 7)
     assert [port for port, _ in engine.process(1, IP, 1000)] == ([2] if fails else [])
-    # reads return the same
+    # a read returns the state that packets see
     table = p4r.Entity(table_entry=p4r.TableEntry(table_id=route(2).table_entry.table_id))
     [read] = [entity for entity in pipe.read(table) if entity is not None]
     assert read == route(2 if fails else 5)

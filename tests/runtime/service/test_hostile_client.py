@@ -1,4 +1,4 @@
-"""Requests with random fields: each returns a status, and none causes a Python error."""
+"""Requests with random fields: each gets a status, and none causes a Python exception."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ BYTES = (b"", b"\0", b"\1", b"\1", b"\0\0\0\5", b"\xff" * 2, b"\xff" * 6, b"\x80
 
 
 def known_ids(program: str) -> list[int]:
-    """Return the ids of all objects in P4Info."""
+    """Return the ids of all objects in the P4Info of a program."""
     found = []
     for field, value in info(program).ListFields():
         if field.is_repeated:
@@ -32,7 +32,7 @@ def known_ids(program: str) -> list[int]:
 
 
 def scribble(message: Any, rng: random.Random, ids: list[int], depth: int = 0) -> Any:
-    """Set random fields of a message to random values."""
+    """Set random fields of a message to random values. Return the message."""
     chosen = {oneof.name: rng.choice(oneof.fields).name for oneof in message.DESCRIPTOR.oneofs}
     for field in message.DESCRIPTOR.fields:
         name = field.name
@@ -86,9 +86,9 @@ async def test_every_request_gets_an_answer(program: str, seed: int) -> None:
 
 
 async def answer(call: Awaitable[Any]) -> grpc.StatusCode:
-    """Return the status of a call.
+    """Return the status of a call. Raise its error if a Python exception caused it.
 
-    For an exception in Python, gRPC returns "Unexpected <class ...>".
+    For such an exception, gRPC returns "Unexpected <class ...>".
     """
     try:
         await call
@@ -120,7 +120,7 @@ async def test_a_client_that_reads_nothing_costs_no_memory(monkeypatch: pytest.M
         for _ in range(1000):
             await asyncio.sleep(0)
             assert client.queue.qsize() <= 40
-        for _ in range(count):  # when the client reads, it receives all responses
+        for _ in range(count):  # a client that reads at last gets all responses
             assert (await stream.read()).HasField("error")
         await flooding
 

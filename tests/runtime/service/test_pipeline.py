@@ -109,7 +109,7 @@ async def test_p4info_of_another_program_is_refused(before: str, after: str, tex
 
 
 def _device_config(device_data: bytes) -> bytes:
-    """Return a p4.tmp.P4DeviceConfig; its fields are `reassign`, `extras` and `device_data`."""
+    """Return a serialized p4.tmp.P4DeviceConfig with `reassign`, `extras` and `device_data`."""
     size, length = len(device_data), b""
     while size > 127:
         length += bytes([size & 127 | 128])

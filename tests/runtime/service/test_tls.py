@@ -1,4 +1,4 @@
-"""P4Runtime over TLS, with finsy and `minip4 tables`; invalid certificates are rejected."""
+"""P4Runtime over TLS, with finsy and with `minip4 tables`. Invalid certificates are rejected."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ class Pair:
 
 
 def make_pair(folder: Path, name: str, authority: Pair | None = None) -> Pair:
-    """Create a certificate for 127.0.0.1, signed by an authority or self-signed."""
+    """Create a certificate for 127.0.0.1. Without `authority`, it signs itself."""
     pair = Pair(folder / f"{name}.pem", folder / f"{name}.key")
     signed = [] if authority is None else ["-CA", authority.cert, "-CAkey", authority.key]
     kind = "critical,CA:TRUE" if authority is None else "CA:FALSE"
@@ -66,7 +66,7 @@ def clients_too(pairs: dict[str, Pair]) -> list[str]:
 
 
 class Switch:
-    """A switch without ports; `address` is that of its server."""
+    """A switch without ports. `address` is the address of its P4Runtime server."""
 
     def __init__(self, program: Path, options: list[str]) -> None:
         self._process = subprocess.Popen(
@@ -88,7 +88,7 @@ class Switch:
 
 
 async def connects(address: str, credentials: fy.GRPCCredentialsTLS | None) -> bool:
-    """Return whether finsy can connect to the switch and may write."""
+    """Return whether finsy can connect to the switch and becomes primary."""
     options = fy.SwitchOptions(channel_credentials=credentials, fail_fast=True)
 
     async def ask() -> bool:

@@ -1,4 +1,4 @@
-"""Long requests pause, so that the event loop can run other tasks. Requests have limits."""
+"""Long requests pause, so that the event loop can run other tasks. Their length has limits."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ SWITCHING = p4r.Entity(table_entry=p4r.TableEntry(table_id=UPDATES[0].entity.tab
 
 
 class Counter:
-    """Counts the iterations of the event loop."""
+    """Counter of the iterations of the event loop."""
 
     rounds = 0
 
@@ -32,9 +32,9 @@ class Counter:
 @pytest.mark.parametrize("kind", ["read", "write", "atomic"])
 @asynchronous
 async def test_a_long_request_pauses(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request may pause after each table, read entry and update.
+    """In real time, a request may pause after each table, read entry and update.
 
-    In virtual time it never pauses.
+    In this test, each kind of request pauses at least 100 times. In virtual time, it never pauses.
     """
     monkeypatch.setattr(pipeline_module, "TURN_S", 0.0)
     async with bench() as running:
@@ -80,7 +80,7 @@ async def test_a_read_of_many_entities_that_are_not_there_pauses(
 
 @asynchronous
 async def test_a_write_waits_for_a_read_of_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A response has all entries of a table before a write, or all entries after the write."""
+    """A read that runs in parallel with a write of many entries returns none of them, or all."""
     monkeypatch.setattr(pipeline_module, "TURN_S", 0.0)
     async with bench() as running:
         reads = [asyncio.create_task(running.read(SWITCHING)) for _ in range(20)]

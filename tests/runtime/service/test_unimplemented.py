@@ -1,4 +1,7 @@
-"""P4Runtime features that return UNIMPLEMENTED with their names: see docs/reference/minip4.md."""
+"""Features of P4Runtime that minip4 lacks: UNIMPLEMENTED is returned, with the name of the feature.
+
+docs/reference/minip4.md lists them.
+"""
 
 import grpc
 import pytest

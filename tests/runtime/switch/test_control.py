@@ -1,6 +1,6 @@
 """The control socket of a switch in this process: requests, responses, and their effects.
 
-The effects are those on links and queues.
+Effects are changes of links and queues.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from minip4.runtime.switch.port_settings import PortSettings
 
 
 class Target:
-    """A switch with ports 1 and 2. It has only the parts that the control socket needs."""
+    """A switch with ports 1 and 2, which has only the parts that the control socket needs."""
 
     def __init__(self, *options: str) -> None:
         parser = argparse.ArgumentParser()
@@ -165,9 +165,9 @@ def test_counters_for_a_reader() -> None:
 def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Links get other random numbers in real and in virtual time.
+    """After traffic, a new pipeline gives a link another seed. It depends on the configured seed.
 
-    A changed link continues its random numbers.
+    A change of the link keeps its seed, unless it sets another one.
     """
     seeds = []
     sent = {"link": {"sent_packets": 0}}
