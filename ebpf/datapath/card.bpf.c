@@ -11,7 +11,7 @@
 enum { PS_A_NS = 1000 };
 
 const volatile __u32 ring = 4096; /* frames */
-const volatile __u32 nowhere;     /* device that discards its frames */
+const volatile __u32 nowhere;     /* index of a device that discards all frames */
 
 volatile __u64 interval_ps; /* time between frames of the flood */
 volatile __u64 length_ns;   /* time after which no frame is due */
@@ -45,8 +45,8 @@ int arrives(struct xdp_md *packet)
     return pass_on(packet);
 }
 
-/* Receives frames of other senders. The sender is not told about a drop, because it would
- * retransmit immediately. */
+/* Receives frames of senders other than the flood. The program hides drops from the sender, because
+ * a sender that knows of a drop retransmits immediately. */
 SEC("tc")
 int is_sent(struct __sk_buff *packet)
 {

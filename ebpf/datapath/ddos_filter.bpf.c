@@ -113,8 +113,8 @@ struct {
 } hits SEC(".maps");
 
 struct counts {
-    __u64 dropped; // by rules
-    __u64 allowed; // by rules
+    __u64 dropped; // dropped by a rule
+    __u64 allowed; // passed by a rule
     __u64 unmatched;
     __u64 malformed; // dropped; the kernel would also drop these packets, but later
     __u64 not_ip;
@@ -148,8 +148,8 @@ static __always_inline rule_t by_tuple(__u32 in, __u32 used_masks, const struct 
     whole.tuple.protocol = packet->protocol;
     whole.tuple.is_fragment = packet->is_fragment;
     for (__u64 i = 0; i < MAX_MASKS && i < used_masks; i++) {
-        // only this copy is in memory, where the verifier of Linux 6.1 does not track the bounds of
-        // `i`
+        // The verifier of Linux 6.1 does not track the bounds of variables in memory. So only a
+        // copy of `i` is in memory.
         __u32 index = i;
         const __u32 *mask = bpf_map_lookup_elem(masks_in, &index);
         rule_t *rule;

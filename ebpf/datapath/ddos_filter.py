@@ -1,8 +1,8 @@
 """The DDoS filter: writes rules to maps, and reads the counters of the rules.
 
-If several rules match, the most specific rule applies. Tuples come first; those with more mask bits
-come earlier. Then come the longest source prefix, the destination port, and the source port. If a
-map is full, the rules in it stay; new rules are rejected and counted.
+If several rules match, the most specific rule applies. Tuples come first. Among tuples, those with
+more mask bits come earlier. Then come the longest source prefix, the destination port, and the
+source port. If a map is full, its rules stay, and new rules are rejected and counted.
 """
 
 import secrets

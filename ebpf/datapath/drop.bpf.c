@@ -29,8 +29,8 @@ static __always_inline void count(void)
         (*packets)++;
 }
 
-/* Return whether to drop an IPv4 packet. VLAN tags and IPv4 options are not supported, so the check
- * is as short as that of an iptables rule. */
+/* Return whether to drop an IPv4 packet. VLAN tags and IPv4 options are not supported. So this
+ * check takes as little work as the check of an iptables rule. */
 static __always_inline int is_unwanted(void *data, void *data_end)
 {
     const struct ethhdr *ethernet = data;

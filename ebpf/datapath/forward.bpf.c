@@ -1,4 +1,5 @@
-/* Programs that forward packets: back to the device at which they arrived, or to another device. */
+/* Programs that forward packets. One program sends each packet back through the device at which it
+ * arrived. Other programs send each packet through another device. */
 #include "chain.h"
 
 #include <linux/if_ether.h>

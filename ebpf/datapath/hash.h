@@ -1,5 +1,5 @@
-// MurmurHash3 (Austin Appleby, public domain) with 32 bits, of words with 32 bits. hashing.py is
-// the Python version.
+// 32-bit MurmurHash3 (Austin Appleby, public domain). The input consists of 32-bit words.
+// hashing.py is the Python version.
 
 #pragma once
 

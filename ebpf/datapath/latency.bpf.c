@@ -14,7 +14,7 @@ struct {
     __type(value, __u64);
 } took_ns SEC(".maps"); /* delays in order of arrival; when the map is full, no more are stored */
 
-__u32 ended; /* number of packets that were received; all of them arrive on one CPU */
+__u32 ended; /* number of received packets; not atomic, because all packets arrive on one CPU */
 
 SEC("xdp")
 int stamp(struct xdp_md *packet)

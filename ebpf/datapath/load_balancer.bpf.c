@@ -44,7 +44,8 @@ struct places {
     __type(value, __u32); // index of the real
 };
 
-// a table is replaced as a whole, so each packet sees either the old table or the new table
+// An inner map is the table of one service. Tables are replaced as a whole, so each packet sees
+// either the old table or the new table.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
     __uint(max_entries, MAX_SERVICES);
@@ -227,8 +228,8 @@ static __always_inline int balance(struct counts *count, struct ethhdr *ethernet
     return real ? send(real, number, ethernet, length) : XDP_DROP;
 }
 
-// Handle an ICMP error. The packet that it quotes is from a real, so its source is the address of
-// the service. Returns XDP_PASS for any other packet.
+// Handle an ICMP error. It quotes a packet of a real, so the source of the quoted packet is the
+// address of the service. Returns XDP_PASS for packets that are no ICMP errors.
 static __always_inline int return_error(struct counts *count, struct ethhdr *ethernet, void *end,
                                         const struct packet *packet)
 {

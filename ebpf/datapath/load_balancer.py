@@ -1,6 +1,6 @@
 """The load balancer: services and their real servers (reals).
 
-These may change while packets arrive.
+Services and reals may change while packets arrive.
 
 Eisenbud et al., "Maglev: A Fast and Reliable Software Network Load Balancer" (NSDI 2016), 3.4. Each
 real has a preference list, which is a permutation of all slots. The reals take slots in turn. In
@@ -114,7 +114,7 @@ class LoadBalancer:
         """
         place = self._leaving[service].pop(name)
         self._maps["reals"][place] = np.zeros_like(self._maps["reals"][place])
-        # this returns when no packet uses the old table any more
+        # the assignment returns when no packet uses the old table any more
         self._maps["tables"][self._numbers[service]] = self._tables[service].fd
         self._maps["sent"][place] = np.zeros_like(self._maps["sent"][place])
         self._free.append(place)

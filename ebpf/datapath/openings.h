@@ -29,8 +29,8 @@ struct {
     __type(value, struct opening);
 } openings SEC(".maps");
 
-// Return whether a packet may be a SYN. A packet that ends before its flags (RFC 1858, 3) may be a
-// SYN, but no host retransmits such a packet.
+// Return whether a packet may be a SYN. This includes packets that end before the TCP flags (RFC
+// 1858, 3). No host retransmits such a packet.
 static __always_inline bool opens(const struct packet *packet)
 {
     return packet->protocol == IPPROTO_TCP &&

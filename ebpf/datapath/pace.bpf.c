@@ -2,12 +2,13 @@
  * the program passes the frames that are due.
  *
  * The program drops all other frames immediately. The time between two frames is attributed to the
- * first frame, and is used time if the first frame was passed. At the end of a batch, the kernel's
- * stack processes the passed frames. So the time at the end of a batch is also used time if a frame
- * of the batch was passed. */
+ * first frame. If the first frame was passed, this time is used time. At the end of a batch, the
+ * kernel's stack processes the passed frames. So if a frame of the batch was passed, the time at
+ * the end of the batch is used time, too. */
 #include "chain.h"
 
-/* a batch is shorter than GAP_NS; so in a longer gap, another process used the core */
+/* A batch takes less than GAP_NS. So if the time between two frames exceeds GAP_NS, another process
+ * used the core. */
 enum { PS_A_NS = 1000, GAP_NS = 200000 };
 
 const volatile __u32 batch = 64;
@@ -15,7 +16,8 @@ const volatile __u32 batch = 64;
 __u64 interval_ps; /* time between packets; 0 means that all packets are due */
 __u64 length_ns;   /* time after which no packet is due */
 __u64 began_ns, passed_ns, due_ps;
-__u64 lost_ns, used_ns; /* lost_ns: time of other processes; used_ns: time for passed frames */
+/* lost_ns: time in which other processes ran; used_ns: time for passed frames */
+__u64 lost_ns, used_ns;
 __u64 frames, offered;  /* frames that were passed, and frames that were received */
 /* value of `offered` at the last passed frame; 0 means that no frame was passed */
 __u64 last_offered;

@@ -29,8 +29,8 @@ struct { // by ifindex
     __type(value, struct device);
 } devices SEC(".maps");
 
-// Packet counts for each outcome. Packets with the first two outcomes end here. All other packets
-// are passed to the kernel.
+// Packet counts for each outcome. The program itself forwards or drops packets with the first two
+// outcomes. It passes all other packets to the kernel.
 struct counts {
     __u64 forwarded;
     __u64 blackholed;
@@ -69,8 +69,8 @@ static __always_inline __u16 folded(__u64 sum)
     return (sum & 0xffff) + (sum >> 16);
 }
 
-// Return whether the checksum of a 20-byte header is right. Its sum must be all ones (RFC 791,
-// 3.1).
+// Return whether the checksum of a 20-byte header is right: the sum over the header must be all
+// ones (RFC 791, 3.1).
 static __always_inline _Bool is_intact(const struct iphdr *ip)
 {
     const __u32 *words = (const __u32 *)ip;
@@ -106,8 +106,8 @@ static __always_inline _Bool is_special_ip6(const struct in6_addr *address)
     return first == 0 || first >> 22 == 0xfe80 >> 6 || first >> 24 == 0xff;
 }
 
-// Return the counter of the reason why an IPv4 packet must not be looked up; NULL if there is no
-// reason. The code compares lengths and not pointers, because the verifier of Linux 6.1 has no
+// Return NULL if an IPv4 packet can be looked up. Otherwise, return the counter of the reason why
+// it cannot. The code compares lengths and not pointers, because the verifier of Linux 6.1 has no
 // bounds for the result of bpf_ntohs.
 static __always_inline __u64 *ip_refused(struct counts *count, const struct iphdr *ip, void *end)
 {
@@ -137,8 +137,8 @@ static __always_inline __u64 *ip6_refused(struct counts *count, const struct ipv
     return ip->hop_limit <= 1 ? &count->expired : 0;
 }
 
-// Look up the packet in the tables of the kernel, and write the result to the frame. Returns a
-// verdict.
+// Look up the packet in the tables of the kernel, and write the result to the frame. Returns the
+// XDP verdict.
 static __always_inline int looked_up(struct xdp_md *context, struct counts *count,
                                      struct bpf_fib_lookup *fib, struct ethhdr *ethernet)
 {

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
-MAPPED = 0xFFFF << 32  # ::ffff:0:0/96, which contains the IPv4 addresses in IPv6
+MAPPED = 0xFFFF << 32  # ::ffff:0:0/96: prefix of IPv4 addresses that are mapped into IPv6
 TUPLE = np.dtype(
     [("source", "u1", 16), ("destination", "u1", 16), ("source_port", ">u2"),
      ("destination_port", ">u2"), ("protocol", "u1"), ("is_fragment", "u1"), ("mask", "u2")]
@@ -82,7 +82,7 @@ class Rule:
 
     @cached_property
     def mask(self) -> bytes:
-        """Return the mask of the tuple for the filter's maps.
+        """Return the mask of this rule's tuple for the filter's maps.
 
         All bits that are matched are ones.
         """
@@ -95,7 +95,7 @@ class Rule:
         return ones.tobytes()
 
     def tuple_under(self, mask: int) -> bytes:
-        """Return the tuple for a lookup. `mask` is the number of its mask."""
+        """Return this rule's tuple as a map key. `mask` is the number of the rule's mask."""
         wanted = np.zeros(1, TUPLE)
         for name in ("source", "destination"):
             wanted[name] = _bytes(address_of(getattr(self, name)))
@@ -105,19 +105,19 @@ class Rule:
         return wanted.tobytes()
 
     def numbered(self, number: int) -> int:
-        """Return the rule in the format of the filter's maps."""
+        """Return the map value of this rule: its number and its action."""
         return number << 2 | self.action.value
 
 
 def length_of(network: Network | None) -> int:
-    """Return the prefix length of an IPv6 address or of a mapped IPv4 address; 0 to 128."""
+    """Return the prefix length in IPv6 (0 to 128). IPv4 networks are mapped into IPv6."""
     if network is None:
         return 0
     return network.prefixlen + (96 if network.version == 4 else 0)
 
 
 def address_of(network: Network | None) -> int:
-    """Return the address. An IPv4 address is mapped."""
+    """Return the address of a network as an IPv6 number. An IPv4 address is mapped into IPv6."""
     if network is None:
         return 0
     return int(network.network_address) | (MAPPED if network.version == 4 else 0)

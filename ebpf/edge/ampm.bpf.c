@@ -9,7 +9,7 @@
 #include "headers.h"
 
 struct watched {
-    __u32 flow; // its number
+    __u32 flow; // number of the flow
     __u32 priority;
     __u8 methods;
     __u8 dscp; // DSCP outside of the domain; the bits used for marks are restored from it
@@ -42,7 +42,8 @@ static __always_inline __u32 hash_of(const struct headers *headers)
     struct {
         __u8 addresses[8];
         __u8 protocol;
-        __u8 fields[6]; // total length, identification, and flags with fragment offset
+        // total length; identification; and the field with flags and fragment offset
+        __u8 fields[6];
         __u8 transport[8];
     } __attribute__((packed)) of_ip4 = {};
 
@@ -77,8 +78,8 @@ static __always_inline void attribute(struct watch *watch, __u8 colour, __u32 sh
     watch->block_us &= CLOCK_MASK;
 }
 
-// Return whether a pulse may be sent now (schedule.py). This is in the middle half of a block. For
-// multiplexed marking, it is in the first 1/32 of the second half.
+// Return whether a pulse may be sent now (schedule.py). A pulse is sent in the middle half of a
+// block, or, with multiplexed marking, in the first 1/32 of the second half.
 static __always_inline bool in_middle_half(const struct watch *watch, __u32 shift)
 {
     __u32 quarter = watch->now_us >> (shift - 2) & 3;
@@ -96,8 +97,8 @@ static __always_inline bool in_window(const struct watch *watch, __u32 shift)
     return watch->methods & PULSE && in_middle_half(watch, shift);
 }
 
-// Determine the block and the pulse of a packet from its marks. At all points except the first,
-// Methods in methods.p4 does the same.
+// From the marks of a packet, determine its block, and whether it is a pulse. In switches, Methods
+// in methods.p4 does the same at all points except the first.
 static __always_inline void observe(struct watch *watch, __u8 marks, __u32 shift)
 {
     __u8 colour = marks & COLOUR_BIT;

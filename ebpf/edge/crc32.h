@@ -1,4 +1,4 @@
-/* The CRC-32 of zlib, and of HashAlgorithm.crc32 in switches. Four bits are processed at a time. */
+/* CRC-32, as in zlib and as HashAlgorithm.crc32 in switches. Four bits are processed at a time. */
 #ifndef CRC32_H
 #define CRC32_H
 
@@ -11,7 +11,8 @@ static const __u32 crc_table[16] = {
     0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
 };
 
-/* Continue a CRC. The CRC of no bytes is 0. */
+/* Return the CRC of earlier bytes (with the CRC `crc`) and `data`. For the first bytes, `crc` is
+ * 0. */
 static __always_inline __u32 crc32(__u32 crc, const void *data, __u32 count)
 {
     const __u8 *bytes = data;

@@ -38,7 +38,7 @@ class Ends:
     def detach(self) -> None:
         """Detach the programs.
 
-        This thread enters the namespace, because tc needs the name of the device before Linux 6.6.
+        This thread enters the namespace: before Linux 6.6, tc needs the name of the device there.
         """
         with enter_namespace(self._namespace):
             self._links.close()

@@ -33,7 +33,7 @@ struct altmark { /* A hop-by-hop header that contains only the AltMark option (R
 enum kind {
     WATCHED,
     UNWATCHED,
-    TAGGED, /* has VLAN tags; as in switches, it belongs to no flow */
+    TAGGED, /* packet with VLAN tags; as in switches, it belongs to no flow */
     NOT_IP,
     MALFORMED, /* the IP header is truncated or too short, or has another version */
     /* packet of a watched flow whose marks were not written, because the kernel had no memory */

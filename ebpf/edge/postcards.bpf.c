@@ -27,7 +27,7 @@ volatile struct setting {
     __u16 unused;
 } setting;
 
-// number of reports, including those for which the buffer had no room
+// number of reports per direction, including reports for which the buffer had no room
 volatile __u64 sequences[DIRECTIONS];
 volatile __u64 without_room;
 
@@ -48,8 +48,8 @@ struct {
     __uint(max_entries, 1 << 22); // in bytes; this is room for about 20,000 postcards
 } postcards SEC(".maps");
 
-// Select packets. The edge program of the other host and all switches select the same packets
-// (sample() in p4src/int/watch.p4). Headers that a packet does not have are left out.
+// Return whether to report a packet. The edge program of the other host and all switches select the
+// same packets (sample() in p4src/int/watch.p4). The hash leaves out headers that the packet lacks.
 static __always_inline bool is_chosen(const struct headers *headers, __u32 share)
 {
     __u32 crc = 0;
@@ -107,7 +107,7 @@ static __always_inline void report(struct __sk_buff *packet, const struct header
     struct postcard *postcard;
     __u64 sequence = __sync_fetch_and_add(&sequences[direction], 1);
 
-    // because of this, the compiler checks the bounds where the value is used
+    // this line makes the compiler check the bounds where `bytes` is used
     asm volatile("" : "+r"(bytes));
     if (bytes > MOST_INNER_BYTES)
         return;

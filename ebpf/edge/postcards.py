@@ -28,14 +28,14 @@ INNER_TYPES = {4: 4, 6: 5}  # InType by IP version
 FIXED_WORDS = 2  # number of words of a report that follow its first word
 POLL_MS = 50
 INTERFACES, INGRESS_TIME, EGRESS_TIME = 0x4000, 0x0800, 0x0400
-"""The INT instructions that an edge program supports: device and times.
+"""The INT instructions that an edge program supports: interfaces, ingress time and egress time.
 
 Ingress and egress time are equal, because an edge program has only one measuring point.
 """
 
 
 class Postcard(NamedTuple):
-    """Record of a packet from the program in the kernel."""
+    """Data of one packet, as recorded by the program in the kernel."""
 
     sequence: int
     time_us: int
@@ -55,7 +55,7 @@ class Postcard(NamedTuple):
         return cls(sequence, time_us, direction, instructions, device, version, inner)
 
     def report(self, node: int) -> bytes:
-        """Return a datagram with a group header and one report (specification, 3.2 and 3.3).
+        """Return a datagram with a group header and one report (Telemetry Report 2.0, 3.2 and 3.3).
 
         The host itself has the interface number 0.
         """
@@ -148,7 +148,8 @@ class PostcardEdge:
     def _send(self, record: bytes) -> None:
         try:
             self._socket.send(Postcard.of(record).report(self._node))
-        # no listener, route or memory; like a switch, it does not send the report again
+        # Nobody listens, or there is no route or no memory. Like a switch, this thread does not
+        # send the report again.
         except OSError:
             self.unsent += 1
 

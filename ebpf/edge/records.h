@@ -12,7 +12,8 @@
 struct block_record {
     __u64 block_us;
     __u64 packets;
-    __u64 sum_us; /* signed, because a clock of a host may be slow */
+    /* sum of times since the start of the block; signed, because a clock may be slow */
+    __u64 sum_us;
     __u64 first_us;
 };
 
@@ -112,7 +113,7 @@ static __always_inline void count(struct flow_records *flow, struct watch *watch
     bpf_spin_lock(&flow->lock);
     if (watch->in_window) {
         watch->is_pulse = flow->latch != watch->block_us + 1;
-        flow->latch = watch->block_us + 1; /* plus 1, because 0 is the value of unused memory */
+        flow->latch = watch->block_us + 1; /* plus 1, because 0 means that there was no pulse yet */
     }
     cell->packets += watch->packets;
     cell->bytes += watch->bytes;

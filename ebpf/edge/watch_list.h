@@ -89,8 +89,8 @@ static __always_inline struct watched *watched_by(const struct headers *headers)
 
     key_of(headers, &whole.key);
     for (__u64 i = 0; i < MAX_MASKS && i < masks_used; i++) {
-        /* only this copy is in memory, where the verifier of Linux 6.1 does not track the bounds of
-         * `i` */
+        /* The verifier of Linux 6.1 does not track the bounds of variables in memory. So only a
+         * copy of `i` is in memory. */
         __u32 index = i;
         const __u32 *mask = bpf_map_lookup_elem(&masks, &index);
         struct watched *found;

@@ -33,7 +33,7 @@ class Key:
     flow_mon_id: int | None = None
 
     def mask(self, kind: np.dtype[Any]) -> bytes:
-        """Return a `struct flow_key` in which all matched bits are ones."""
+        """Return the mask of this key: a `struct flow_key` in which all compared bits are ones."""
         ones = np.zeros(1, kind)
         for name in ("source", "destination"):
             length = length_of(getattr(self, name))
@@ -45,7 +45,7 @@ class Key:
         return ones.tobytes()
 
     def packed(self, kind: np.dtype[Any], mask: int) -> Any:
-        """Return the `struct flow_key` for the mask with the number `mask`."""
+        """Return this key as a `struct flow_key`. `mask` is the number of its mask."""
         key = np.zeros(1, kind)
         for name in ("source", "destination"):
             _put_address(key, name, address_of(getattr(self, name)))

@@ -54,7 +54,7 @@ static __always_inline __u64 hash_of(const struct key *key)
     return mixed(sum);
 }
 
-// Return the position of the highest bit that is set. For 0, return 0.
+// Return the position of the highest bit that is set. If `word` is 0, return 0.
 static __always_inline __u32 highest_bit(__u64 word)
 {
     __u32 position = 0;

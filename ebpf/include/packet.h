@@ -57,9 +57,9 @@ struct reading {
         _offset & (most);                                                                          \
     })
 
-/* Return a pointer to `size` bytes; NULL if the packet or the frame is too short. The compiler must
- * not know how the pointers are related. Otherwise, clang 19 checks one pointer, but reads through
- * another pointer, and the verifier rejects this. */
+/* Return a pointer to `size` bytes; NULL if the packet or the frame is too short. The code hides
+ * from the compiler how its pointers are related. Otherwise, clang 19 checks one pointer, but reads
+ * through another pointer, and the verifier rejects this. */
 static __always_inline void *read_at(const struct reading *reading, __u32 offset, __u32 size)
 {
     void *at;
@@ -70,7 +70,7 @@ static __always_inline void *read_at(const struct reading *reading, __u32 offset
     return at + size > reading->data_end ? 0 : at;
 }
 
-/* Return whether the header of this protocol begins with two ports. */
+/* Return whether headers of this protocol begin with two ports. */
 static __always_inline bool has_ports(__u8 protocol)
 {
     return protocol == IPPROTO_TCP || protocol == IPPROTO_UDP || protocol == IPPROTO_SCTP ||
@@ -94,8 +94,8 @@ static __always_inline void parse_transport(const struct reading *reading, __u32
         packet->tcp_flags = *flags; /* flags as in RFC 9293, 3.1 */
 }
 
-/* Set the end of an IP packet, which may be before the end of the frame. Returns false if it is
- * after the end of the frame. Only a quoted packet may end after the frame. */
+/* Set the end of an IP packet. The frame may be longer than the packet. If it is shorter, this
+ * returns false, unless the packet is quoted. */
 static __always_inline bool ends_at(struct reading *reading, __u32 end, bool is_quoted)
 {
     if (end > reading->packet_end)

@@ -1,5 +1,5 @@
-// Sums for mean and variance: numbers of packets, of bytes and of uncounted packets, and the sum of
-// squared lengths.
+// Sums for the mean and the variance of packet lengths: the number of packets, the number of bytes,
+// and the sum of squared lengths. There are also counters of frames and packets that are left out.
 #pragma once
 #include "windows.h"
 

@@ -20,7 +20,7 @@ struct {
     __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
     __uint(max_entries, 1);
     __type(key, __u32);
-    __array(values, struct { // a map like `active`; user space stores it here
+    __array(values, struct { // type of the inner maps; user space stores a map like `active`
         __uint(type, BPF_MAP_TYPE_ARRAY);
         __uint(map_flags, BPF_F_MMAPABLE);
         __uint(max_entries, 1);
@@ -29,7 +29,7 @@ struct {
     });
 } grace SEC(".maps");
 
-// A map with two buffers per CPU. A buffer has `count` entries; the loader sets this number.
+// Define a map with two buffers per CPU. The loader sets the number of entries per buffer.
 #define BUFFERS(name, type_)                        \
     struct {                                        \
         __uint(type, BPF_MAP_TYPE_ARRAY);           \

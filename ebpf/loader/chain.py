@@ -1,6 +1,7 @@
 """Chains of XDP programs: each program has a next program (chain.h).
 
-The kernel has a list with one element per program. A change takes effect between two packets.
+A list in the kernel contains the next program of each program. A change takes effect between two
+packets.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from ebpf.loader.errors import LoadError
 from ebpf.loader.objects import Program, ProgramObject
 
 NEXT = "next_program"
-# map from object to a number: how many positions of chains contain programs of the object
+# for each object: the number of chain positions at which a program of this object is
 _uses: Counter[ProgramObject] = Counter()
-# map from object to a number: how many of its positions have a following program; if it is not 0,
-# the loader has a reference to the list, so that the kernel does not empty the list
+# for each object with a following program: a file descriptor of its list. The kernel empties the
+# list when no process has it open, so the loader keeps it open.
 _kept: dict[ProgramObject, int] = {}
 
 
@@ -40,9 +41,9 @@ def leave(program: Program) -> None:
 
 
 def set_next(program: Program, following: Program | None) -> None:
-    """Set the program that gets the packets that are passed.
+    """Set the next program: it gets each packet that `program` passes.
 
-    None means the network stack of the kernel.
+    If `following` is None, the network stack of the kernel gets these packets.
 
     Raises LoadError.
     """

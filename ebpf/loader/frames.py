@@ -1,6 +1,6 @@
-"""Runs programs on packets without a sender, by BPF_PROG_TEST_RUN.
+"""Runs programs on given packets, by BPF_PROG_TEST_RUN. No sender is needed.
 
-Live frames are possible.
+With live frames, the verdicts of the program take effect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LONGEST_FRAME = 3520  # number of bytes of a page that a frame may use
 
 @dataclass(frozen=True)
 class Tried:
-    """Result of a program for one packet, or for the last of several packets."""
+    """Verdict and frame after a program ran on a packet, or on the last of several packets."""
 
     verdict: int
     frame: bytes
@@ -66,7 +66,8 @@ def run(
 ) -> Tried:
     """Run a program `repeat` times.
 
-    All runs have the same frame, or each run has the next one of many frames (see run_live).
+    With one frame, all runs process this frame. With several frames, each run processes the next
+    one (see live).
 
     The verdict is returned, but has no effect. An XDP program gets packets from the device
     `ingress`; by default, from the loopback device. Raises LoadError.
@@ -165,7 +166,7 @@ def _test_run(program: Program, options: TestRun) -> None:
 
 
 def _split(frames: bytes | Sequence[bytes]) -> tuple[bytes, Sequence[bytes]]:
-    """Return the first frame. If there are several frames, also return all of them."""
+    """Return the first frame, and the list of all frames. The list of a single frame is empty."""
     many = [] if isinstance(frames, bytes) else frames
     one = frames if isinstance(frames, bytes) else next(iter(frames), b"")
     lengths = {len(one), *map(len, many)}

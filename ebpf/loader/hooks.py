@@ -115,7 +115,7 @@ class Xdp:
         chain.leave(program)
 
     def _lead(self, at: int, program: Program | None) -> None:
-        """Redirect packets to the program at the index `at`, between two packets.
+        """Make `program` the program at the index `at`. It takes effect between two packets.
 
         Raises LoadError.
         """
@@ -177,7 +177,10 @@ class Tcx:
 
 
 class Clsact:
-    """tc of a device by filters of a qdisc, on any kernel. Filters stay when this process ends."""
+    """tc of a device by filters of the clsact qdisc. It works on any kernel.
+
+    If this process ends without remove(), the filters stay attached.
+    """
 
     def __init__(self, device: str, index: int, point: str) -> None:
         self.places: list[Place] = []

@@ -13,7 +13,7 @@ _GLOBAL = 1  # MEMBARRIER_CMD_GLOBAL
 
 
 class _LinkCreate(ctypes.Structure):
-    """Part link_create of union bpf_attr, with the fields for tcx links."""
+    """The part `link_create` of union bpf_attr, with the fields for tcx links."""
 
     _fields_ = [("program", ctypes.c_uint32), ("target", ctypes.c_uint32),
                 ("hook", ctypes.c_uint32), ("flags", ctypes.c_uint32),
@@ -22,7 +22,7 @@ class _LinkCreate(ctypes.Structure):
 
 
 class _LinkUpdate(ctypes.Structure):
-    """Part link_update of union bpf_attr."""
+    """The part `link_update` of union bpf_attr."""
 
     _fields_ = [("link", ctypes.c_uint32), ("program", ctypes.c_uint32),
                 ("flags", ctypes.c_uint32), ("before", ctypes.c_uint32)]  # fmt: skip
@@ -46,7 +46,7 @@ def update_link(link: int, program_fd: int) -> None:
 
 
 def wait_for_packets() -> None:
-    """Wait until no packet is in a program that was detached before.
+    """Wait until the programs that are already detached have completed all their packets.
 
     In the kernel, programs run as RCU readers. This membarrier waits for all RCU readers.
     """

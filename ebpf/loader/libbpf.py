@@ -138,7 +138,10 @@ def _print(level: int, form: bytes, arguments: int) -> int:
 
 
 def each(following: Any, whole: int) -> Sequence[int]:
-    """Yield all programs or all maps of an object. `next_one` returns the one after a given one."""
+    """Return all programs or all maps of an object.
+
+    `following` is libbpf's function that returns the program or map after a given one.
+    """
     listed = []
     at = following(whole, None)
     while at:

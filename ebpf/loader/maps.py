@@ -29,9 +29,10 @@ NO_BATCH = (errno.EINVAL, errno.EOPNOTSUPP, ENOTSUPP)
 
 @dataclass(frozen=True)
 class Map:
-    """A map. `key` and `value` are dtypes of the C types; `value` is the type for one CPU.
+    """A map. `key` and `value` are the dtypes of the C types.
 
-    If the map is per CPU, arrays of values have one more axis, for all possible CPUs.
+    If the map is per CPU, `value` is the type for one CPU, and arrays of values have one more axis,
+    for all possible CPUs.
     """
 
     name: str
@@ -57,9 +58,10 @@ class Map:
         return values
 
     def write(self, values: npt.ArrayLike) -> None:
-        """Write what read() returns.
+        """Write to the map. `values` has the format that read() returns.
 
-        For an array, these are all values. For another map, these are the entries to be written.
+        For an array map, `values` contains all values. For other maps, it contains the entries to
+        write.
 
         Raises LoadError if the entries do not fit.
         """
@@ -80,9 +82,9 @@ class Map:
         return self._looked_up(key, 0)
 
     def locked(self, key: Any) -> Any:
-        """Return a value that contains a `struct bpf_spin_lock`.
+        """Return the value for a key, if the value contains a `struct bpf_spin_lock`.
 
-        It is read while no program has the lock.
+        The kernel takes the lock while it reads the value.
         """
         return self._looked_up(key, LOCKED)
 
@@ -162,14 +164,14 @@ class Map:
 
     @property
     def _stored(self) -> np.dtype[Any]:
-        """Return an entry in the format of the kernel.
+        """Return the dtype of an entry in the format of the kernel.
 
         Values per CPU are padded to a multiple of 8 bytes.
         """
         return self._wrapped(_rounded(self.value.itemsize, 8) if self._cpus else 0)
 
     def _wrapped(self, size: int) -> np.dtype[Any]:
-        """Return a value of at most `size` bytes as a field. The field may have any shape."""
+        """Return a dtype whose only field is a value of at most `size` bytes, in any shape."""
         size = max(size, self.value.itemsize)
         form: Any = {"names": ["_"], "formats": [self.value], "offsets": [0], "itemsize": size}
         return np.dtype([("_", np.dtype(form), self._cpus)])

@@ -92,7 +92,7 @@ class ProgramObject:
             _set(record, name, value, self.source)
 
     def _initial(self, at: int) -> np.void:
-        """Return libbpf's record of constants. It can be changed until the object is loaded."""
+        """Return libbpf's initial values of a map of constants. They can be changed until load."""
         size = ctypes.c_size_t()
         start = library().bpf_map__initial_value(at, ctypes.byref(size))
         kind = self._types.dtype(library().bpf_map__btf_value_type_id(at))
@@ -141,7 +141,7 @@ class ProgramObject:
                    lib.bpf_map__max_entries(at), lib.bpf_map__map_flags(at), inner)  # fmt: skip
 
     def _dtype(self, number: int, size: int) -> np.dtype[Any]:
-        """Return the dtype of the type with a number. With 0, the C code gives only the size."""
+        """Return the dtype of the type `number`. 0 means that the C code states only the size."""
         if number:
             return self._types.dtype(number)
         return np.dtype({4: "u4", 8: "u8"}.get(size, f"V{size}"))

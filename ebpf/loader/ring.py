@@ -27,7 +27,7 @@ class Ring:
 
     def poll(self, timeout_ms: int) -> None:
         """Process the records that are waiting, and those that arrive within the given time."""
-        # an exception that is raised before _taken() can catch it would be lost
+        # without this, an exception (Ctrl-C) outside of the `try` of _taken() would be lost
         with uninterrupted():
             library().ring_buffer__poll(self._handle, timeout_ms)
         self._raise()

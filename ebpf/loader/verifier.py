@@ -1,4 +1,4 @@
-"""Shortens the log of the verifier to the reason, and the line of C code."""
+"""Shortens the log of the verifier to two things: the reason, and the line of C code."""
 
 import re
 

@@ -37,9 +37,9 @@ class Buffers:
         self._grace = loaded.maps["grace"]
 
     def flip(self) -> dict[str, NDArray[Any]]:
-        """Return the data since the last call, and clear them.
+        """Return the data since the last call, and clear the buffers.
 
-        They are arrays of shape (CPUs, entries).
+        The data are arrays of shape (CPUs, entries), by name of the map.
 
         The data include each packet since the last call exactly once. A call takes one grace period
         of the kernel, which is a few milliseconds.
@@ -47,7 +47,7 @@ class Buffers:
         number = self._active.mapped()
         old = int(number[0])
         number[0] = 1 - old
-        # this returns when no running program has read the old number
+        # the assignment returns when no running program uses the old number any more
         self._grace[0] = self._active.fd
         kept = {name: each[:, old].copy() for name, each in self.maps.items()}
         for each in self.maps.values():
@@ -56,5 +56,5 @@ class Buffers:
 
 
 def possible_processors() -> int:
-    """Return the largest possible number of a CPU on this machine, plus one."""
+    """Return the largest number that a CPU of this machine can have, plus one."""
     return int(POSSIBLE.read_text().replace("-", ",").split(",")[-1]) + 1

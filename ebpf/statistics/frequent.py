@@ -67,9 +67,9 @@ class Frequent:
         self._counts = +self._counts  # removes flows whose count is 0
 
     def reported(self) -> dict[bytes, int]:
-        """Return the flows with more than delta packets, with lower bounds of their counts.
+        """Return each flow whose count exceeds delta, with a lower bound of its packet count.
 
-        Flows are keys as bytes.
+        Keys of flows are bytes.
         """
         return {flow: count for flow, count in self._counts.items() if count > self.delta}
 
@@ -83,5 +83,5 @@ class Frequent:
 
     @property
     def pairs(self) -> int:
-        """Return how many counts are stored: those in summaries, and those for the whole window."""
+        """Return the number of stored counts, in summaries and for the whole window together."""
         return sum(len(each.counts) for each in self._summaries) + len(self._counts)

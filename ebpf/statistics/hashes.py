@@ -21,7 +21,7 @@ def draw_factors(seed: int) -> Words:
 
 
 def mix(words: Words) -> Words:
-    """Apply the finaliser of 64-bit MurmurHash3. It is a permutation of all words."""
+    """Apply the finaliser of 64-bit MurmurHash3. Different words have different results."""
     words = (words ^ words >> _SHIFT) * _FIRST
     words = (words ^ words >> _SHIFT) * _SECOND
     return words ^ words >> _SHIFT

@@ -21,7 +21,7 @@ from ebpf.statistics.flows import WORDS, Flows, pack_keys
 ROWS = 2  # include/flows.h
 BUCKET_BYTES = 56
 DECAY = 1.08
-DECAYS = 256  # larger counts are never decremented, because the probability is below 3e-9
+DECAYS = 256  # from this count on, no count is decremented: the probability is below 3e-9
 
 
 def columns_in(memory_bytes: int) -> int:

@@ -42,7 +42,10 @@ class Kept(IntFlag):
 
 @dataclass(frozen=True)
 class Setting:
-    """Selected statistics, definition of a flow, and memory per buffer. A CPU has two buffers."""
+    """The selected statistics, the fields that define a flow, and the memory per buffer.
+
+    Each CPU has two buffers.
+    """
 
     kept: Kept
     fields: Fields = Fields.ALL
@@ -107,7 +110,7 @@ class Statistics:
         self.at_xdp: Program = loaded.programs["at_xdp"]
         self.at_tc: Program = loaded.programs["at_tc"]
         self.buffers = Buffers(loaded, setting.sizes(possible_processors()), setting.seed)
-        # generator for random numbers when samples are merged
+        # generator of the random numbers that are used to merge samples
         self._rng = np.random.default_rng([setting.seed, 1])
 
     def flip(self) -> Window:

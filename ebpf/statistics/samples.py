@@ -1,13 +1,13 @@
 """K-medians of packet lengths. The kernel takes a sample, and user space clusters this sample.
 
-A sample is uniform and without replacement. Each window and CPU has one (algorithm R, Vitter 1985).
-To merge two samples, a hypergeometric random number determines how many elements are drawn from
-each. In one dimension, dynamic programming solves k-medians exactly (Wang and Song, The R Journal
-2011). So the only error is that of the sample. If the length changes, the distance to the nearest
-centre changes by at most the same amount. So, by Kantorovich and Rubinstein, the mean distances in
-the sample and in the stream differ by at most W1, which is the Wasserstein distance between the
-sample and the stream. Consider the mean distance in the stream. For the best centres of the sample,
-it exceeds that for the best centres of the stream by at most 2 W1.
+In each window, each CPU takes a uniform sample without replacement (algorithm R, Vitter 1985). To
+merge two samples, a hypergeometric random number determines how many elements are drawn from each.
+In one dimension, dynamic programming solves k-medians exactly (Wang and Song, The R Journal 2011).
+So the only error is that of the sample. If a length changes, its distance to the nearest centre
+changes by at most the same amount. Let W1 be the Wasserstein distance between the sample and the
+stream. By Kantorovich and Rubinstein, the mean distances in the sample and in the stream differ by
+at most W1. Let d be the mean distance in the stream. With the best centres of the sample, d is at
+most 2 W1 larger than with the best centres of the stream.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def medians(values: ArrayLike, clusters: int) -> NDArray[np.int64]:
     points, weights = np.unique(np.asarray(values, np.int64), return_counts=True)
     clusters = min(clusters, len(points))
     costs, middles = _segments(points, weights)
-    best = costs[0]  # cost for points up to the last point, with one cluster
+    best = costs[0]  # for each last point: the cost of all points up to it, with one cluster
     splits = []
     for _ in range(clusters - 1):
         sums = np.concatenate([[np.inf], best[:-1]])[:, None] + costs
@@ -77,7 +77,7 @@ def medians(values: ArrayLike, clusters: int) -> NDArray[np.int64]:
 def _segments(
     points: NDArray[np.int64], weights: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the sum of distances of points i to j to their median, and the median's index."""
+    """Return for points i to j: their sum of distances to their median, and the median's index."""
     number = len(points)
     heavy = np.concatenate([[0], np.cumsum(weights)])
     sums = np.concatenate([[0], np.cumsum(weights * points)])

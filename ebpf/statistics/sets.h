@@ -16,7 +16,7 @@ static __always_inline void count_distinct(__u32 buffer, __u64 hash)
     struct registers *registers = bpf_map_lookup_elem(&ranks, &buffer);
     if (!registers)
         return;
-    // 64 - PRECISION bits; the rank is the number of leading zeros, plus one
+    // `rest` has 64 - PRECISION bits; the rank is the number of its leading zeros, plus one
     __u64 rest = hash >> PRECISION;
     __u8 rank = rest ? 64 - PRECISION - highest_bit(rest) : 64 - PRECISION + 1;
     __u8 *greatest = &registers->ranks[hash & ((1 << PRECISION) - 1)];

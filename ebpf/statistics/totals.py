@@ -44,8 +44,8 @@ class Totals:
 
     @property
     def variance(self) -> Fraction:
-        """Return the variance of these packets.
+        """Return the variance of the lengths (the sum of squared deviations divided by n).
 
-        It does not estimate the variance of a larger population.
+        This is not an estimate (divided by n - 1) for a larger population.
         """
         return Fraction(self.squares, self.packets) - self.mean**2

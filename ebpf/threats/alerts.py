@@ -31,7 +31,7 @@ class Evidence:
     protocol: int
     packets: int
     bytes: int
-    distinct: float  # estimated number of distinct destinations, of ports, or of sources
+    distinct: float  # estimated number of distinct destinations, ports or sources
     returned: int  # number of packets that continue handshakes, or number of bytes of requests
     share: float  # fraction of all packets in the window
 

@@ -37,11 +37,11 @@ class Limits:
     min_packets: int = 1000
     destinations: int = 100  # number of hosts to which one host opens connections
     ports: int = 100  # number of ports of one host to which another host opens connections
-    # number of new connections to a service, if less than half of them continue
+    # number of new connections to a service; applies if less than half of them continue
     openings: int = 1000
     answers: int = (
-        # bytes of responses from amplifying services, if they are more than five times the bytes of
-        # requests
+        # bytes of responses from amplifying services; applies if they exceed five times the bytes
+        # of requests
         100_000
     )
     reflectors: int = 10  # number of hosts that send these responses
@@ -49,9 +49,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Setting:
-    """Limits, and memory per buffer of a CPU.
+    """Limits of the detector, and the memory of each buffer of a CPU.
 
-    The memory is given in groups of four suspects; the number of groups is a power of two.
+    `places` is the number of groups of four suspects; it is a power of two.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -85,8 +85,8 @@ class Detector:
         processors = possible_processors()
         self._buffers = Buffers(loaded, setting.sizes(processors), setting.seed)
         self.totals = Totals(0, 0, 0, 0, 0)  # totals of the window that ended last
-        # numbers since the start: suspects that got no slot, and suspects that lost their slot to
-        # others
+        # counts since the start. refused: suspects that got no slot; replaced: suspects that lost
+        # their slot to others
         self.refused = self.replaced = 0
 
     def poll(self) -> list[Alert]:

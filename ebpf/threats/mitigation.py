@@ -1,7 +1,7 @@
 """Converts alerts to rules of the DDoS filter. The rules are temporary.
 
 The detector runs before the filter, because its `order` is smaller. So it also counts packets that
-the filter drops. If an attack continues, it causes more alerts, and the rules live longer.
+the filter drops. While an attack continues, it causes alerts, and each alert prolongs its rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/* Statistics for the detection of threats. They are counted once per packet, at XDP and at tc.
+/* Statistics for the detection of threats. Each packet is counted once, either at XDP or at tc.
  *
  * HeavyKeeper finds pairs of hosts with many packets. Suspects are hosts, and pairs of hosts, that
  * open connections or that get responses from amplifying services. Each suspect has a packet count,
@@ -145,8 +145,8 @@ static __always_inline struct key part_of(const struct key *whole, __u32 fields)
     return key;
 }
 
-/* Count a new connection of a host: count its destination host for the host, and its port for the
- * pair of hosts. */
+/* Count a new connection. The suspect "source host" gets one more destination host. The suspect
+ * "pair of hosts" gets one more destination port. */
 static __always_inline void count_opening(__u32 buffer, const struct key *whole, __u64 length)
 {
     struct key destination = part_of(whole, DESTINATION);
@@ -181,7 +181,7 @@ static __always_inline void count_udp(__u32 buffer, const struct key *whole, __u
         return;
     }
     if (amplifies(whole->destination_port)) {
-        /* the host that sent requests, and the service */
+        /* the victim is the host that gets the responses; the port is that of the service */
         __builtin_memcpy(victim.destination, whole->source, 16);
         victim.source_port = whole->destination_port;
         defend(buffer, ANSWERED, &victim, length);
