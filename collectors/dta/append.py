@@ -7,10 +7,10 @@
         entries = reader.pull()
 
 A list is a ring of batches. Each batch ends with a tail: the number of valid entries, and the batch
-number. Batch numbers start at 1 and continue when the ring starts again. So a reader needs only the
-memory to detect three kinds of batches: new batches, batches that were never written, and batches
-that were overwritten before the reader had read them. Readers do not modify memory. So each of
-several readers can read all entries of a list.
+number. Batch numbers start at 1 and continue when the ring starts again. So from the memory alone,
+a reader detects three kinds of batches: new batches, batches that were never written, and batches
+that were overwritten before the reader had read them. Readers do not modify memory. So a list may
+have several readers, and each of them can read all entries.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ BATCHES = (1, 2, 4, 8, 16)
 NUMBERS = (1 << 27) - 1
 """Batch numbers run from 1 to NUMBERS, then start at 1 again. 0 means never written."""
 
-_COUNT_SHIFT = 27  # offset (bits) of the number of valid entries in a tail
+_COUNT_SHIFT = 27  # the upper bits of a tail, from this bit on, are the number of valid entries
 
 
 def batch(entries: int) -> np.dtype[Any]:
@@ -54,7 +54,10 @@ class Place(NamedTuple):
     slot: int
 
     def ahead(self, batches: int, ring: int) -> "Place":
-        """Return the position that is `batches` later, in a ring of `ring` batches."""
+        """Return the position `batches` after this one.
+
+        `ring` is the number of batches in the ring.
+        """
         return Place((self.number - 1 + batches) % NUMBERS + 1, (self.slot + batches) % ring)
 
 
@@ -83,8 +86,8 @@ class Reader:
     def __init__(self, ring: NDArray[Any], place: Place | None = None) -> None:
         """Start at `place`, or at the oldest batch in the ring if there is no `place`.
 
-        `ring` contains at least two batch() records, shape (batches,), because one record may be
-        half written. Raises TestbedError.
+        `ring` is an array of batch() records, shape (batches,). It has at least two records,
+        because one record may be half written. Raises TestbedError.
         """
         if len(ring) < 2:
             raise TestbedError(f"a list of {len(ring)} batches: expected at least 2")
@@ -105,7 +108,7 @@ class Reader:
         """Return all new entries as an array of shape (n,), oldest first; n may be 0."""
         size = len(self._ring)
         distances = self._distances()
-        end = max(int(distances.max()) + 1, 0)  # number of batches from the next batch to the head
+        end = max(int(distances.max()) + 1, 0)  # number of batches from the next one to the head
         start = max(end - size, 0)
         wanted = np.arange(start, end)
         wanted = wanted[distances[wanted % size] == wanted]
@@ -121,18 +124,17 @@ class Reader:
         return _entries(batches)
 
     def _distances(self) -> NDArray[np.int64]:
-        """Return, for each slot, the distance from the next batch to read to the batch in the slot.
+        """Return for each slot how many batches after the next batch to read its batch was written.
 
-        The distance is a number of batches. The result has shape (batches,), and starts at the slot
-        that is read next. A value is negative if the batch was already read, or was written one lap
-        earlier.
+        The result has shape (batches,), and starts at the slot that is read next. A value is
+        negative if the batch in the slot was already read, or was written one lap earlier.
         """
         numbers = _numbers(self._ring)
         at = self.place.slot
         return _ahead(np.concatenate([numbers[at:], numbers[:at]]), self.place.number)
 
     def _oldest(self) -> Place:
-        """Return the position of the oldest batch that the translator does not overwrite next."""
+        """Return the position of the oldest batch that is safe from the translator's next write."""
         size = len(self._ring)
         after = head(self._ring)
         older = after.ahead(1 - size, size)

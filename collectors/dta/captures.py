@@ -1,4 +1,7 @@
-"""DTA reports from a capture: either its own reports, or reports made from its packets."""
+"""DTA reports from a capture file.
+
+Either the file contains DTA reports, or one report is made for each of its packets.
+"""
 
 import dataclasses
 from collections.abc import Iterator
@@ -19,7 +22,7 @@ from telemark.errors import TestbedError
 def read_reports(path: Path, speed: float = 1.0) -> Reports:
     """Return the payloads and the send times of the DTA reports in a pcap file.
 
-    The send times are divided by `speed`.
+    With `speed` 2, the times between reports are half as long as in the file.
 
     Raises TestbedError.
     """

@@ -14,22 +14,22 @@ from telemark.apps.application import Application, Host
 from telemark.traffic.received import Datagrams
 
 LEAD_NS = 20_000_000  # time between the start and the first report
-KEPT = 1024  # maximum number of reports that are stored for resending
+KEPT = 1024  # maximum number of stored reports; only stored reports can be resent
 TRIES = 16  # maximum number of times that one report is resent
-# delay before a report is resent for the second time; each further resend doubles the delay
+# delay before the second resend of a report; the delay doubles with each further resend
 PATIENCE_NS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Sent:
-    """Result of a generator."""
+    """Numbers of reports and NACKs, and send times: the result of a generator."""
 
     sent: int  # new reports
     resent: int
     nacks: int
-    # number of reports that were requested again, but are no longer stored or never existed
+    # number of reports that NACKs requested, but that are no longer stored or never existed
     left: int
-    # number of reports that were requested again, but had already been resent TRIES times
+    # number of reports that NACKs requested, but that had already been resent TRIES times
     given_up: int
     strange: int  # number of datagrams at the NACK port that are no NACKs
     first_ns: int  # send time of the first report
@@ -60,9 +60,9 @@ class Generator(Application):
         self, load: Load | Reports, to_address: str, rate_per_s: float = 1000, *,
         start_ns: int | None = None, source_port: int = PORT, kept: int = KEPT,
     ) -> None:  # fmt: skip
-        """If the reports have send times, `rate_per_s` is not used.
+        """Send `to_address` the reports. If they have send times, `rate_per_s` is not used.
 
-        `start_ns` is a time on the common clock.
+        `start_ns` is the time of the first report on the common clock.
         """
         self._load = load
         self._to_address = to_address
@@ -132,7 +132,8 @@ class Generator(Application):
                 self._send_again(packet.sequence, min(packet[Nack].count, self._sent))
 
     def _send_again(self, first: int, count: int) -> None:
-        # Iterate over stored reports. A NACK may request a range of 2^32 - 1 reports.
+        # Iterate over the stored reports, and not over the requested range: a NACK may request
+        # 2^32 - 1 reports.
         wanted = [
             kept for sequence, kept in self._kept.items() if (sequence - first) % (1 << 32) < count
         ]

@@ -17,10 +17,10 @@ MAX_COPIES = 8
 HOPS = 5  # maximum length of a path
 COPY_SEEDS = np.array([0x9E3779B1 * (n + 1) % (1 << 32) for n in range(MAX_COPIES)], np.uint32)
 CHECKSUM_SEED, VALUE_SEED, HOP_SEED = 0x7FEB352D, 0x846CA68B, 0x2C1B3C6D
-ROW_SEED = 0xD3A2646C  # seed for the row in a translator's cache of postcards
+ROW_SEED = 0xD3A2646C  # seed of the hash that selects the row in a translator's postcard cache
 SESSION_SEED = 0x165667B1
 WRITTEN = 0x80000000  # this bit is set in every checksum, so zeros in memory never match a checksum
-BLANK = 0x5BD1E995  # code of a hop without a report
+BLANK = 0x5BD1E995  # code of a hop that sent no report
 
 _C1, _C2, _C3 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593), np.uint32(0xE6546B64)
 _C4, _C5 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
@@ -63,9 +63,9 @@ def slots(keys: Words, copies: int, count: int) -> NDArray[np.int64]:
 
 
 def checksums(keys: Words, bits: int) -> Words:
-    """Return the first word of the slot of each key, which contains a checksum; shape (n,).
+    """Return the checksum word of each key: the first word of a slot of this key; shape (n,).
 
-    The checksum has 8 to 31 bits.
+    The checksum has `bits` bits (8 to 31). In addition, the bit WRITTEN is set.
     """
     return murmur3(keys, CHECKSUM_SEED) & np.uint32((1 << bits) - 1) | np.uint32(WRITTEN)
 
@@ -78,7 +78,7 @@ def sessions(keys: Words, count: int) -> NDArray[np.int64]:
 def hop_checksums(keys: Words) -> Words:
     """Return the checksum of each hop and key; shape (5, n).
 
-    It masks the code of the value of the hop.
+    In memory, the code of the hop's value is combined with this checksum by xor.
     """
     return murmur3(keys, (HOP_SEED + np.arange(HOPS, dtype=np.uint32))[:, np.newaxis])
 

@@ -32,7 +32,7 @@ class Flag(enum.IntFlag):
 class Paths(NamedTuple):
     """Paths of n flows."""
 
-    # shape (n,): number of switches on the path, including switches that are not reported
+    # shape (n,): number of switches on the path, including those that are not in `nodes`
     hops: NDArray[np.int64]
     flags: NDArray[np.int64]  # shape (n,): see Flag
     # shape (n, 6): the last nodes of the path, from the source to the sink; unused columns are -1
@@ -40,7 +40,10 @@ class Paths(NamedTuple):
 
 
 def encode(nodes: ArrayLike, flags: int = 0) -> Words:
-    """Encode a path as data words, shape (7,). The path, shape (hops,), begins at the source."""
+    """Encode a path as data words, shape (7,).
+
+    `nodes` has shape (hops,) and begins at the source.
+    """
     path = np.asarray(nodes, np.uint32)
     path_words = np.full(WORDS, ABSENT, np.uint32)
     path_words[0] = len(path) << 24 | flags << 16

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from collectors.dta.hashes import MAX_COPIES, Words, slots
 from telemark.errors import TestbedError
 
-# the counters have the byte order of the collector, because RDMA atomic operations require this
+# byte order of the collector's CPU, because RDMA atomic operations require it
 COUNTER = np.dtype(np.uint64)
 
 

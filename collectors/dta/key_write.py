@@ -1,4 +1,4 @@
-"""DTA Key-Write: a hash table in memory. For each key, it has the last value from a switch.
+"""DTA Key-Write: a hash table in memory, with the last value that was reported for each key.
 
     region = Region(slot(words=1), 1 << 20, Path("store"))
     store = Store(region.records)
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from collectors.dta.hashes import MAX_COPIES, Words, checksums, slots
 from telemark.errors import TestbedError
 
-DATA_WORDS = (1, 3, 7)  # allowed numbers of data words per slot; the checksum does not count
+DATA_WORDS = (1, 3, 7)  # allowed numbers of data words per slot, without the checksum word
 CHECKSUM_BITS = range(8, 32)
 _BATCH = 1 << 13  # number of keys per batch; the data of a batch fit into the caches of a core
 
@@ -37,7 +37,7 @@ class Policy(enum.Enum):
 
 
 class Answers(NamedTuple):
-    """Results of queries for n keys."""
+    """Answers to queries for n keys: whether each key was found, and its data."""
 
     found: NDArray[np.bool_]  # (n,)
     data: Words  # data words, shape (n, words); they are zero if the key was not found
@@ -60,7 +60,7 @@ class Store:
 
         Raises TestbedError.
         """
-        self.count = len(records)  # slots
+        self.count = len(records)  # number of slots
         if self.count & (self.count - 1):
             raise TestbedError(f"a store of {self.count} slots: expected a power of two")
         if checksum_bits not in CHECKSUM_BITS:
@@ -70,7 +70,10 @@ class Store:
         self._words = records.view(">u4").reshape(self.count, -1)
 
     def query(self, keys: Words, copies: int, policy: Policy = Policy.PLURALITY) -> Answers:
-        """Look up keys, shape (n, 4). Each was written to `copies` slots. Raises TestbedError."""
+        """Look up keys, shape (n, 4), that were written to `copies` slots each.
+
+        Raises TestbedError.
+        """
         _check(copies)
         answers = Answers(
             np.empty(len(keys), np.bool_),
@@ -110,9 +113,9 @@ class Store:
 
 
 def _is_repeated_slot(places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return whether an earlier copy of the same key has the same slot; shape (copies, n).
+    """Return for each copy whether an earlier copy of its key has the same slot; shape (copies, n).
 
-    Such copies do not vote, because a slot has only one vote.
+    These copies do not vote, because each slot has only one vote.
     """
     found = np.zeros(places.shape, np.bool_)
     for one in range(1, len(places)):

@@ -1,6 +1,6 @@
-"""DTA reports that are generated from a description.
+"""DTA reports that are generated from a description (Load).
 
-Arrays of all fields allow a later comparison with the collector's memory.
+All fields are also available as arrays, for a later comparison with the collector's memory.
 
     load = Load(count=100_000, mix={Op.KEY_WRITE: 3, Op.APPEND: 1}, redundancy=2, lists=range(16))
     reports = load.reports() # payloads, and fields as arrays
@@ -28,7 +28,7 @@ KEY_WORDS = 4
 
 
 class Format(enum.Enum):
-    """Format of base headers: Telemark's, or the prototype's, which may include loss tracking."""
+    """Format of base headers: Telemark's, or the prototype's with or without loss tracking."""
 
     OURS = np.dtype([("flags", "u1"), ("opcode", "u1"), ("reporter", ">u2"), ("sequence", ">u4")])
     TRACKED = np.dtype([("opcode", "u1"), ("sequence", "u1"), ("flags", "u1")])
@@ -41,7 +41,7 @@ class Format(enum.Enum):
 
     @property
     def flags(self) -> tuple[int, int, int]:
-        """Flag bits: those that are always set, and those for `immediate` and `retransmittable`."""
+        """Flag bits in three groups: always set, for `immediate`, and for `retransmittable`."""
         return {Format.OURS: (VERSION << 4, 8, 4), Format.TRACKED: (0, 0x80, 0x40),
                 Format.PLAIN: (0, 0x80, 0)}[self]  # fmt: skip
 
@@ -50,10 +50,11 @@ class Format(enum.Enum):
 class Load:
     """Reports of one reporter. Raises ValueError for invalid parameters.
 
-    `mix` gives the proportions of the opcodes. All `hops` postcards of a path count as one report.
-    Keys have 128 bits (32 in the prototype). With `distinct`, keys are drawn uniformly from that
-    number of keys. The first data word of Key-Writes and Appends is the index of the report.
-    Increments add `addend`. All other words are random.
+    `mix` gives the proportions of the opcodes. Here, all postcards of a path together (one for each
+    of the `hops` hops) count as one report. Keys have 128 bits, or 32 in the prototype. If
+    `distinct` is given, it is the number of different keys, from which keys are drawn uniformly.
+    The first data word of Key-Writes and Appends is the index of the report. Increments add
+    `addend`. All other words are random.
     """
 
     count: int
@@ -107,7 +108,7 @@ class Load:
         return Reports(payloads, [self.format.port] * self.count, fields)
 
     def _keys(self, rng: Rng) -> NDArray[np.uint32]:
-        """Return the key of each report, or of each path; shape (count, 4)."""
+        """Return one key per unit (a report, or all postcards of a path); shape (count, 4)."""
         if self.keys is not None:
             return self.keys
         size = self.distinct or self.count
@@ -145,9 +146,9 @@ class Load:
 
 
 def reporter_keys(load: Load, keys: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Return flow keys in the format of the reporter.
+    """Convert flow keys to the format of the reporter.
 
-    The prototype uses source addresses as keys.
+    The key of the prototype is the source address.
     """
     if load.format is Format.OURS:
         return keys
@@ -165,7 +166,7 @@ class ReportFields:
     key: NDArray[np.uint32]  # (n, 4)
     hop: NDArray[np.uint8]
     list: NDArray[np.uint32]
-    # shape (n, 7): data words of a Key-Write; an Append uses only the first word
+    # shape (n, 7): data words of Key-Writes; Appends use only the first word
     words: NDArray[np.uint32]
 
     def __getitem__(self, chosen: NDArray[np.intp]) -> "ReportFields":
@@ -178,7 +179,7 @@ class Reports:
 
     payloads: list[bytes]
     ports: list[int]
-    fields: ReportFields | None = None  # None: unknown
+    fields: ReportFields | None = None  # None means that the fields are unknown
     # send times relative to the first report; None means a constant rate
     offsets_ns: NDArray[np.int64] | None = None
 
@@ -233,4 +234,4 @@ _PROTOTYPES: dict[Op, Any] = {
     Op.POSTCARDING: lambda _: [("short_key", ">u4"), ("short_hop", "u1"), ("value", ">u4")],
 }  # fmt: skip
 _KINDS = {Format.OURS: _OURS, Format.TRACKED: _PROTOTYPES, Format.PLAIN: _PROTOTYPES}
-"""Fields after the base header, by opcode."""
+"""For each format: the fields after the base header, by opcode."""

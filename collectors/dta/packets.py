@@ -55,9 +55,9 @@ _OPS = {op.value: op.name for op in Op}
 
 
 def _words(name: str, default: Any, count: Callable[[Any], int] | None = None) -> FieldListField:
-    """Return a field of 32-bit words.
+    """Return a field that consists of 32-bit words.
 
-    `count` computes the number of words. Without `count`, all remaining words belong to the field.
+    `count` computes the number of words. Without `count`, the field contains all remaining words.
     """
     return FieldListField(name, default, XIntField("", 0), count_from=count)
 
@@ -65,7 +65,7 @@ def _words(name: str, default: Any, count: Callable[[Any], int] | None = None) -
 class _Report(Packet):
     """Base class of the packets that follow a base header."""
 
-    # allowed values of those fields for which some values are not allowed
+    # allowed values of fields, by name; a field that is not in the map may have any value
     allowed: ClassVar[Mapping[str, Container[int]]] = {}
 
     @classmethod
@@ -222,7 +222,10 @@ class SketchMerge(_Report):
 
 
 class Nack(_Report):
-    """NACK to a reporter: `count` reports are missing, from number `sequence` (base header) on."""
+    """NACK to a reporter: `count` reports are missing.
+
+    The base header's `sequence` is the number of the first missing report.
+    """
 
     name = "NACK"
     fields_desc = [IntField("count", 1)]
@@ -243,7 +246,10 @@ class ShortNack(_Report):
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **__: Any) -> type[Packet]:
-        """Choose Telemark's format for longer payloads, because both formats use this port."""
+        """Choose Telemark's format if the payload is longer than a ShortNack.
+
+        Both formats use the same port.
+        """
         return DTA if _pkt is not None and len(_pkt) > 2 else cls
 
 

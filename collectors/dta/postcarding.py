@@ -36,23 +36,26 @@ class Paths:
 
     @property
     def is_found(self) -> NDArray[np.bool_]:
-        """True if at least one hop of the key's path is known; shape (n,)."""
+        """For each key: whether at least one hop of its path is known; shape (n,)."""
         return self.is_known.sum(axis=1) > 0
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Number of hops up to the last known hop; shape (n,)."""
+        """For each key: the number of hops up to the last known hop; shape (n,)."""
         last: NDArray[np.int64] = HOPS - np.argmax(self.is_known[:, ::-1], axis=1)
         return np.where(self.is_found, last, 0)
 
     @property
     def is_complete(self) -> NDArray[np.bool_]:
-        """True if all hops up to the last known hop are known; shape (n,)."""
+        """For each key: whether all hops up to the last known hop are known; shape (n,)."""
         return self.is_found & (self.is_known.sum(axis=1) == self.lengths)
 
 
 class Postcards:
-    """Hash table of chunks: `copies` slots per key, and the values that hops may have."""
+    """Hash table of chunks, in which each key has `copies` slots.
+
+    It also has a list of the values that hops may have.
+    """
 
     def __init__(self, chunks: NDArray[Any], values: ArrayLike, copies: int) -> None:
         """`chunks` are CHUNK records; their number is a power of two.
@@ -97,7 +100,8 @@ def _majority(
 ) -> Paths:
     """Return for each key the path that most accepted copies have."""
     alike = ((values[:, None] == values) & (is_known[:, None] == is_known)).all(axis=3)
-    # number of votes for the path of each copy, shape (copies, n); 0 if the copy is not accepted
+    # For each copy: the number of accepted copies with the same path; shape (copies, n). It is 0 if
+    # the copy itself is not accepted.
     votes = (alike & accepted).sum(axis=1)
     best = votes.argmax(axis=0)
     keys = np.arange(len(best))
@@ -116,10 +120,10 @@ def false_path(values: int) -> float:
 
 
 def alone_probability(flows: int, rows: int) -> float:
-    """Return the probability that a flow is alone in its cache row. There are `flows` flows.
+    """Return the probability that a flow shares its cache row with no other flow.
 
-    `rows` is the number of rows in the cache. If two flows have the same row, a postcard of one
-    flow evicts the incomplete path of the other flow.
+    There are `flows` flows and `rows` rows. If two flows have the same row, a postcard of one flow
+    evicts the incomplete path of the other flow.
     """
     return (1 - 1 / rows) ** (flows - 1)
 

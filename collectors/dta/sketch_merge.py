@@ -1,4 +1,4 @@
-"""DTA Sketch-Merge: a sketch in memory. It is the sum of the sketches of many reporters.
+"""DTA Sketch-Merge: in memory is one sketch, the sum of the sketches of many reporters.
 
     region = Region(COLUMN, sketches * columns, Path("sketches"))
     counters = read(region.records.reshape(sketches, columns)[epoch % sketches])
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from collectors.dta.hashes import Words, slots
 
-ROWS = 4  # rows of each column in a report
+ROWS = 4  # number of rows of a column in a report
 COLUMN = np.dtype([("rows", ">u4", (ROWS,))])
 """Memory layout of a column; unused rows are 0."""
 

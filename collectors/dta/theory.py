@@ -1,13 +1,13 @@
-"""Predicted success and error of Key-Write and Key-Increment, if hashes are ideal (random).
+"""Predictions for Key-Write (success) and Key-Increment (error), if hashes are random.
 
 Key-Write: the derivation follows the analysis of "Direct Telemetry Access" (Langlet et al., SIGCOMM
 2023). The load of a store is the number of distinct keys that were written, divided by the number
 of slots. The age of a key is the number of distinct keys that were written after it, divided by the
 number of slots. For a key of age x, each of its N copies is overwritten with probability q = 1 -
 exp(-x N). All copies are overwritten with probability q^N. An overwritten copy has the b-bit
-checksum of the queried key with probability 2^-b; its value is then wrong. The probability that one
-key overwrites two copies is smaller by a factor equal to the number of slots. So it matters only
-for the policy CONSENSUS.
+checksum of the queried key with probability 2^-b; its value is then wrong. One key may also
+overwrite two copies. With M slots, this is about M times less likely. So it matters only for the
+policy CONSENSUS.
 
 Key-Increment: the theory is that of count-min sketches (Cormode and Muthukrishnan 2005).
 """
@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 
 class Outcome(NamedTuple):
-    """Probabilities of the answers to a query: right, wrong, and none."""
+    """Probabilities of a right answer, a wrong answer and no answer to a query."""
 
     right: Floats
     wrong: Floats
@@ -95,11 +95,12 @@ def mean_outcome(
 
 
 def _alike(age: ArrayLike, copies: int, slots: float) -> Floats:
-    """Return the probability that one and the same other key has overwritten two given copies.
+    """Return the probability that a single other key has overwritten two copies.
 
     Let M be the number of slots. A key of age y has written to two given slots with probability N
     (N - 1) / M^2. Both slots still contain that key with probability exp(-2 N y). There are M dy
-    keys of age y. The result is the integral over y, for each pair of copies.
+    keys of age y. For one pair of copies, the probability is the integral over y. The result is the
+    sum over all pairs.
     """
     of_two = -np.expm1(-2 * np.asarray(age, np.float64) * copies) * (copies - 1) / (2 * slots)
     return math.comb(copies, 2) * of_two
@@ -108,11 +109,11 @@ def _alike(age: ArrayLike, copies: int, slots: float) -> Floats:
 def _combine(
     own: Floats, taken_for_own: Floats, alike: Floats, copies: int, policy: Policy
 ) -> Outcome:
-    """Combine probabilities of single copies to probabilities of answers.
+    """Return the probabilities of answers from the probabilities for one copy.
 
-    A copy is right, or wrong but accepted, or rejected.
+    A copy is right (`own`), or wrong but accepted (`taken_for_own`), or rejected.
 
-    `alike` is the probability that two copies, both wrong but accepted, have the same value.
+    `alike` is the probability that two copies are wrong but accepted, and have the same value.
     """
     neither = 1 - own - taken_for_own
     alone = neither ** (copies - 1)  # probability that all other copies are rejected

@@ -27,16 +27,16 @@ from telemark.topology.links import USUAL_MTU
 from telemark.traffic.received import Datagrams
 
 PROGRAM = "python -m collectors.int"
-MARKER = int.from_bytes(b"TELEMARK", "big")  # probe marker that p4src/int/ uses
+MARKER = int.from_bytes(b"TELEMARK", "big")  # probe marker of the switches (p4src/int/)
 LOOPBACK = "127.0.0.1"  # default address, because neither reports nor metrics are authenticated
-FLOWS = 20  # number of flows in the summary; these are the flows that were seen last
+FLOWS = 20  # the summary contains the FLOWS flows that were seen last
 
 
 class SharedCollector(Collector):
     """Collector with a findings() that another thread may call."""
 
     def start(self, host: Host) -> None:
-        """Listen."""
+        """Start to listen for reports."""
         self._lock = threading.Lock()
         super().start(host)
 

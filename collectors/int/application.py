@@ -15,8 +15,8 @@ from collectors.int.store import Store
 from telemark.apps.application import Application, Host
 from telemark.traffic.received import Datagrams
 
-PORT = 32766  # UDP
-# key (node, reason) for drops that would need more than Limits.sources pairs
+PORT = 32766  # default UDP port for reports
+# key in `drops` for all further pairs (node, reason) if there are more than Limits.sources
 OTHERS = (-1, -1)
 
 
@@ -29,12 +29,12 @@ class Findings:
     reports: int
     hops: int
     flows: NDArray[np.void]  # FLOW records; the flow that was seen last is first
-    sources: NDArray[np.void]  # SOURCE
+    sources: NDArray[np.void]  # SOURCE records: sources of reports
     gaps: NDArray[np.void]  # GAP records: reports that were lost on the way to the collector
     changes: NDArray[np.void]  # CHANGE records: path changes
     # map from (node, reason) to the number of packets in drop reports
     drops: Counter[tuple[int, int]]
-    parse_errors: Counter[ParseStatus]  # malformed input
+    parse_errors: Counter[ParseStatus]  # number of parse errors by kind
     aside: list[Fault]  # the latest malformed datagrams
     overflow: dict[str, int]  # number of entries beyond each limit: see struct int_index_counters
 
@@ -60,7 +60,7 @@ class Collector(Application):
         self._drops: Counter[tuple[int, int]] = Counter()
 
     def start(self, host: Host) -> None:
-        """Listen."""
+        """Start to listen for reports."""
         self._host = host
         self._decoder = Decoder(self._encoding)
         self._index = Index(self._limits)

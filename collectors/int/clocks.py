@@ -6,8 +6,8 @@ The measured latency of a link is the actual latency plus the clock offset betwe
 two directions have opposite clock offsets. So the estimated offset is half of the difference
 between the minimum measured latencies of both directions. The estimate is exact if both directions
 have the same actual latency. Otherwise, its error is half of the difference between the actual
-latencies. No latency is negative, so the error is at most half of the sum of both actual latencies.
-The sum of both measured latencies is equal to this sum.
+latencies. No actual latency is negative, so the error is at most half of the sum of both actual
+latencies. The sum of both measured latencies equals the sum of both actual latencies.
 """
 
 from itertools import pairwise
@@ -22,7 +22,7 @@ class ClockOffset(NamedTuple):
     before: int  # node ids
     after: int
     ahead_ns: float
-    error_ns: float  # maximum error; the timestamp resolution comes in addition
+    error_ns: float  # maximum error, without the error from the resolution of timestamps
 
 
 def clock_offsets(findings: Findings) -> list[ClockOffset]:

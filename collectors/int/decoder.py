@@ -65,7 +65,7 @@ class Decoded(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """A parse error, and the payload of the datagram, which is stored for inspection."""
+    """A parse error. The payload of the datagram is stored for inspection."""
 
     time_ns: int
     status: ParseStatus

@@ -1,4 +1,4 @@
-"""Index of flows, of paths, and of sequence numbers of reports, from decoded reports.
+"""Index that is made from decoded reports: flows, their paths, and sequence numbers of reports.
 
 The memory of the index is bounded. Entries beyond a limit are evicted or rejected, and the index
 counts them.
@@ -116,7 +116,7 @@ class Index:
         return sources[: self._library.int_index_sources(self._handle, sources.ctypes.data)].copy()
 
     def counters(self) -> dict[str, int]:
-        """Return the numbers of entries beyond limits: struct int_index_counters in c/index.h."""
+        """Return how many entries exceeded each limit (struct int_index_counters in c/index.h)."""
         counters = IndexCounters()
         self._library.int_index_counters(self._handle, byref(counters))
         return {field[0]: getattr(counters, field[0]) for field in IndexCounters._fields_}

@@ -68,7 +68,7 @@ class IntFlag(enum.IntFlag):
 class Bit(enum.IntFlag):
     """Bits of RepMdBits, of instruction bitmaps, and of the available fields of a hop.
 
-    Bit 0 of the specifications is the last bit here.
+    Bit 0 in the specifications is the most significant bit.
     """
 
     NODE = 0x8000

@@ -29,7 +29,7 @@ _INT_FLAGS = ", ".join(
 
 
 def _nullable(*names: str, bit: Bit) -> str:
-    """Return SQL columns. They are NULL for hops that do not have the field."""
+    """Return SQL columns for the hops. A column is NULL if the hop lacks the field of `bit`."""
     return ", ".join(
         f"CASE WHEN has & {bit.value} <> 0 THEN {name} END AS {name}" for name in names
     )

@@ -20,7 +20,7 @@ PATH_MTU = 1024
 
 @dataclass(frozen=True)
 class Writer:
-    """A peer, and the region to which this peer writes.
+    """A peer, and the parameters of the region to which this peer writes.
 
     No other peer writes to the region (see Region).
     """
@@ -34,7 +34,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of a responder."""
+    """Result of a responder: memory contents, completions, and counts of packets."""
 
     records: list[NDArray[Any]]  # records of each writer's region, shape (count,)
     # completions and their times (ns of the common clock)
@@ -107,5 +107,5 @@ class Responder(Application):
         """Return the Outcome."""
         records = [region.records.copy() for region in self._regions]
         for region in self._regions:
-            region.release()  # a later collector in this process can then claim the file
+            region.release()  # so that a later collector in this process can claim the file
         return Outcome(records, self._completions, self._nic.counts(), self._nic.refusals())

@@ -2,9 +2,9 @@
 
 IBTA, chapter 12, and annex A11 (RDMA IP CM service). A peer sends REQ to queue pair 1, the manager
 responds with REP, and the peer sends RTU. DREQ ends a connection, and the other side responds with
-DREP. Both sides may reject with REJ. The private data of REP is the target of the peer: base (8
-bytes), R_Key (4) and length (8), in network byte order. If a peer gets no response to a message, it
-sends the message again.
+DREP. Both sides may reject a message with REJ. The private data of REP tell the peer its target:
+base (8 bytes), R_Key (4) and length (8), in network byte order. If a peer gets no response to a
+message, it sends the message again.
 """
 
 import enum
@@ -48,7 +48,7 @@ class Attribute(enum.IntEnum):
 
 
 class RejectReason(enum.IntEnum):
-    """Reasons for which a REJ rejects (12.6.7.2)."""
+    """Reasons in REJ messages (12.6.7.2)."""
 
     NO_QUEUE_PAIR = 1
     INVALID_SERVICE = 8
@@ -66,7 +66,7 @@ class _Connection:
 
 
 class ConnectionManager:
-    """Responds to requests for connections at a port. The targets are in one domain."""
+    """Responds to connection requests at a port. All peers write to the region of one domain."""
 
     def __init__(self, nic: SoftNic, domain: Domain, port: int) -> None:
         self._nic = nic
@@ -140,7 +140,7 @@ class ConnectionManager:
             if _id_and_queue_pair(body) != (connection.own_id, connection.qpn):
                 return None
             self._forget(source, their_id)
-        # If DREP was lost, the peer sends DREQ again.
+        # Respond even if the connection is unknown: the peer sends DREQ again if DREP was lost.
         return Attribute.DREP, (body[4:8] + body[:4]).ljust(_BODY, b"\0")
 
     def _forget(self, source: str, their_id: int) -> None:
@@ -176,7 +176,7 @@ class ConnectionManager:
         return Attribute.REP, connection.reply
 
     def _forget_stale(self, source: str, their_id: int, qpn: bytes) -> None:
-        """Forget an old connection if its peer uses its ID or queue pair again (12.9.8.3)."""
+        """Forget old connections whose ID or queue pair the peer uses again (12.9.8.3)."""
         stale = [
             key
             for key, each in self._connections.items()

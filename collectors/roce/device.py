@@ -1,8 +1,6 @@
-"""RDMA device of the kernel, through libibverbs.
+"""RDMA device of the kernel, through libibverbs: an RDMA NIC, or rdma_rxe.
 
-It is an RDMA NIC, or rdma_rxe.
-
-It needs `./setup.sh --rdma`.
+The packages for it are installed by `./setup.sh --rdma`.
 """
 
 import errno
@@ -20,7 +18,7 @@ except ImportError:  # Device() reports the missing library
     device = None
 
 PORT = 1
-# number of responses that are stored in case requests are sent again (max_dest_rd_atomic)
+# number of stored responses, which are sent again if a request is repeated (max_dest_rd_atomic)
 MOST_ATOMICS = 16
 HOP_LIMIT = 64
 RNR_TIMER = 14  # code for 1 ms (IBTA 9.7.5.2.8, table 45)

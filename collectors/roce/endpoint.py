@@ -38,7 +38,7 @@ WRITE_AND_ATOMIC = Access.WRITE | Access.ATOMIC
 
 @dataclass(frozen=True)
 class Peer:
-    """Peer that writes, e.g. a switch. It has all parameters that a queue pair needs."""
+    """Peer that writes, e.g. a switch. The parameters are those that its queue pair needs."""
 
     address: str  # IPv4 or IPv6 address; for RoCEv1, the GID in the form ::ffff:10.0.0.1
     qpn: int  # number of the peer's queue pair; responses are sent to it
@@ -54,7 +54,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class Target:
-    """All parameters that a peer needs to write."""
+    """Parameters that a peer must know before it can write to a region."""
 
     address: str  # see Peer.address
     qpn: int
@@ -78,7 +78,7 @@ class Domain(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """A WRITE WITH IMMEDIATE that was executed. All earlier requests were executed before."""
+    """A WRITE WITH IMMEDIATE that was executed, after all earlier requests of its queue pair."""
 
     qpn: int
     immediate: int  # immediate value (32 bits), as in the packet
@@ -87,10 +87,10 @@ class Completion(NamedTuple):
 
 @dataclass
 class Counts:
-    """Packet counts."""
+    """Numbers of accepted and rejected packets."""
 
-    accepted: Counter[str] = field(default_factory=Counter)  # by operation
-    refused: Counter[str] = field(default_factory=Counter)  # by reason
+    accepted: Counter[str] = field(default_factory=Counter)  # accepted packets by operation
+    refused: Counter[str] = field(default_factory=Counter)  # rejected packets by reason
 
 
 class Endpoint(ABC):
@@ -98,7 +98,7 @@ class Endpoint(ABC):
 
     @abstractmethod
     def register(self, region: Region, access: Access = WRITE_AND_ATOMIC) -> Domain:
-        """Claim a region, and let queue pairs of the returned domain access it.
+        """Claim a region, and return a domain whose queue pairs can access this region.
 
         Raises TestbedError.
         """

@@ -4,7 +4,7 @@ Messages have the same header in both directions. Numbers are in network byte or
 
     magic "TLMK", version (1 byte: 1), kind (1 byte), length of the rest (2 bytes)
     ASK    transport (1: 0 RC, 1 UC), access (1), 2 bytes of zeros, QPN (4), first PSN (4), GID (16)
-    TARGET the same for the collector, then R_Key (4), path MTU (4), base (8), length (8)
+    TARGET the same fields of the collector, then R_Key (4), path MTU (4), base (8), length (8)
     REFUSE reason, in UTF-8
 
 The collector closes the queue pair when the TCP connection ends. After the setup, no messages are

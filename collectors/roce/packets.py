@@ -1,6 +1,6 @@
 """RoCE packets in scapy: v1 and v2, with iCRC.
 
-These layers replace layers of scapy that are wrong.
+These layers replace scapy's own layers, which are wrong in part.
 
 Sources: InfiniBand Architecture Specification 1 (IBTA), 5.2 and 9.2 to 9.4; annexes A16 (RoCE) and
 A17 (RoCEv2). Build and parse a packet layer by layer:
@@ -71,10 +71,9 @@ class Nak(enum.IntEnum):
 def icrc(packet: bytes) -> bytes:
     """Return the iCRC of a packet in wire order.
 
-    The argument is the packet without its last four bytes.
-
-    `packet` begins with the IP header or the GRH. In the iCRC, fields that change in transit count
-    as ones (7.8.1, A16.5.1, A17.3.3). Raises ValueError if the packet cannot be RoCE.
+    `packet` begins with the IP header or the GRH, and lacks the last four bytes (the iCRC). In the
+    iCRC, fields that change in transit count as ones (7.8.1, A16.5.1, A17.3.3). Raises ValueError
+    if the packet cannot be RoCE.
     """
     masked = bytearray(packet)
     if masked[0] == 0x45:

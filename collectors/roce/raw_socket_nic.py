@@ -1,6 +1,6 @@
 """Software endpoint at a network interface, in real time.
 
-The IP stack of the kernel stays active.
+The kernel's IP stack stays active on the interface.
 """
 
 import atexit
@@ -50,7 +50,7 @@ class RawSocketNic:
     def bypasses_ip(self) -> bool:
         """True if RoCE frames bypass the IP stack of the kernel.
 
-        If they do not, the IP stack needs more CPU time than the responder.
+        Without the bypass, the IP stack needs more CPU time than the responder.
         """
         return self._bypass >= 0
 
@@ -110,9 +110,9 @@ class RawSocketNic:
 
 
 def _bind_silent_socket(address: str) -> socket.socket:
-    """Open a socket that receives nothing.
+    """Open a socket at the RoCE port that receives nothing.
 
-    Because of this socket, the kernel sends no ICMP port unreachable.
+    It stops the kernel from answering RoCE packets with ICMP "port unreachable".
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     kernel = socket.socket(family, socket.SOCK_DGRAM)

@@ -1,7 +1,7 @@
-"""Region: memory to which peers write. A file may contain it.
+"""Region: memory to which peers write. The memory may be that of a file.
 
 `record` is the dtype of a peer's write. `records` is a numpy view of the memory. A record may be
-half written until the write is acknowledged or a completion reports it.
+half written until its write is acknowledged, or until a completion reports the write.
 """
 
 import fcntl
@@ -47,7 +47,7 @@ congestion threshold. path_record_t of p4src/roce/paths.p4.
 """
 
 
-# regions whose files were claimed by this process
+# regions of this process that have claimed a file
 _claimed: "weakref.WeakSet[Region]" = weakref.WeakSet()
 
 

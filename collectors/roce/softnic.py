@@ -1,6 +1,4 @@
-"""Software endpoint: a RoCE responder in C.
-
-It is for machines without RDMA, and for virtual time.
+"""Software endpoint: a RoCE responder in C, for virtual time and for machines without RDMA.
 
 The caller passes frames to the endpoint, and sends the responses.
 """
@@ -137,7 +135,7 @@ class SoftNic(Endpoint):
         if not self.handle:
             raise TestbedError(f"not enough memory for {limits}; lower the limits")
         most = limits.queue_pairs * limits.receives
-        # has room for all completions that may wait
+        # buffer with room for all completions that may be waiting
         self._room = np.empty(1 << (most - 1).bit_length(), COMPLETION)
         weakref.finalize(self, self._library.roce_destroy, self.handle)
 
@@ -218,8 +216,8 @@ class SoftNic(Endpoint):
 
     def completions(self) -> list[Completion]:
         """See Endpoint."""
-        # One call must be enough: if the receiving thread is faster than Python, a loop may not
-        # end.
+        # Call the function only once: with a loop, Python might never catch up with the receiving
+        # thread.
         taken = self._library.roce_completions(self.handle, self._room.ctypes.data, len(self._room))
         return [Completion(*each) for each in self._room[:taken].tolist()]
 

@@ -1,6 +1,4 @@
-"""Endpoint on a real RoCE stack, through libibverbs.
-
-The stack is an RDMA NIC, or rdma_rxe of the kernel.
+"""Endpoint on an RDMA NIC or on rdma_rxe of the kernel, through libibverbs.
 
 Registered memory is pinned. From Linux 6.5 on, the kernel does not pin pages that it writes back to
 a disk (mm/gup.c), so the file of a Region must be on tmpfs.
@@ -29,7 +27,8 @@ from telemark.errors import TestbedError
 with contextlib.suppress(ImportError):  # Device reports the missing library
     from pyverbs import cq, enums, mr, pd, qp, wr
 
-# Counters of a device that receives requests: those of rxe (rxe_hw_counters.c) and those of mlx5.
+# A device's counters of received requests. The first is of rxe (rxe_hw_counters.c), the others are
+# of mlx5.
 ACCEPTED = ("rcvd_pkts", "rx_write_requests", "rx_atomic_requests")
 REFUSED = ("duplicate_request", "out_of_seq_request", "send_rnr_err", "out_of_sequence",
            "out_of_buffer", "resp_remote_access_errors", "rx_icrc_encapsulated")  # fmt: skip
@@ -38,7 +37,7 @@ REFUSED = ("duplicate_request", "out_of_seq_request", "send_rnr_err", "out_of_se
 class Verbs(Endpoint):
     """See Endpoint.
 
-    It uses the device with this IPv4 or IPv6 address, for RoCEv2.
+    It uses the device that has the IPv4 or IPv6 address `address`, with RoCEv2.
     """
 
     def __init__(self, address: str, *, receives: int = 256) -> None:
@@ -96,7 +95,7 @@ class Verbs(Endpoint):
         queue.close()
 
     def completions(self) -> list[Completion]:
-        """See Endpoint. The completions of one queue pair are returned together."""
+        """See Endpoint. The result is grouped by queue pair."""
         taken = []
         for qpn, (pair, queue, receive) in self._pairs.items():
             count, entries = queue.poll(self._receives)

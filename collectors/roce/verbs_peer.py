@@ -1,4 +1,4 @@
-"""Peers on a real RoCE stack, for tests and comparisons.
+"""Peers that use an RDMA NIC or rdma_rxe, for tests and comparisons.
 
 They use libibverbs and librdmacm.
 """
@@ -103,7 +103,7 @@ class CmPeer(VerbsPeer):
     """
 
     def __init__(self, address: str) -> None:
-        """`address` is the address of the peer's device. Raises TestbedError."""
+        """`address` is the address of the device that this peer uses. Raises TestbedError."""
         super().__init__(address, psn=0)  # the other side chooses the first PSN
         self._channel = cmid.CMEventChannel()
         self._id = cmid.CMID(creator=self._channel)
@@ -144,7 +144,10 @@ class CmPeer(VerbsPeer):
         self._await(cm_enums.RDMA_CM_EVENT_DISCONNECTED)
 
     def _await(self, kind: Any) -> bytes:
-        """Return the private data of the next event. The event must have this type."""
+        """Wait for the next event, and return its private data.
+
+        The event must have the type `kind`.
+        """
         event = cmid.CMEvent(self._channel)
         name, private_data = event.event_str(), event.private_data
         came = event.event_type

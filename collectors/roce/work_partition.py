@@ -29,7 +29,8 @@ class WorkPartition:
 
         `immediate` is the number of records written so far, modulo 2^32.
 
-        Blocks while the pipe is full. Meanwhile, completions wait, so the writer waits, too.
+        Blocks while the pipe is full. Meanwhile, the endpoint takes no completions, so the writer
+        has to wait, too.
         """
         new = (immediate - self._given) % (1 << 32)
         first = self._given

@@ -59,8 +59,8 @@ static enum parse_status read_inner(const struct decoder *decoder, struct span s
     }
 }
 
-/* Adds the metadata of the reporting node. If the stack of the packet contains them, adds
- * nothing. */
+/* Adds a hop with the metadata that the reporting node wrote into the report. If the packet has a
+ * stack, and the report has at most the node id, adds no hop. */
 static void add_local(const struct decoder *decoder, struct layout layout, const uint8_t *at,
                       struct int_report *report)
 {
@@ -84,8 +84,7 @@ static void read_drop(const uint8_t *at, struct int_report *report)
     report->reason = at[1];
 }
 
-/* Reads the main contents of a report, and the packet in the report. `at` is the start of the fixed
- * part. */
+/* Reads the main contents of a report, and the packet in the report. */
 static enum parse_status read_main(const struct decoder *decoder, struct span span, unsigned words,
                               struct int_report *report)
 {
@@ -144,7 +143,7 @@ static enum parse_status read_report(const struct decoder *decoder, struct span 
     struct span body = rest(*span, REPORT_HEADER);
     enum parse_status status = PARSE_NONE;
 
-    /* TR, 3.3: 0xff means 255 words or more; such a report ends with the datagram */
+    /* TR, 3.3: Report Length 0xff means 255 words or more; such a report ends with the datagram */
     if (!has(body, bytes))
         return PARSE_REPORT_LENGTH;
     body = at[1] == TO_THE_END ? body : first(body, bytes);
@@ -239,7 +238,7 @@ static enum parse_status read_1_0(const struct decoder *decoder, struct span spa
     report->parse_status = (uint8_t)read_inner(decoder, rest(span, header), report);
     hop = own_hop(decoder, report);
     read_metadata(decoder, before, at, hop);
-    /* otherwise the stack contains this hop, possibly with more fields */
+    /* If BIT_INGRESS is set, the stack already contains this hop, possibly with more fields. */
     if (!(hop->has & BIT_INGRESS))
         read_metadata(decoder, (struct layout){BIT_INGRESS, FORMAT_1}, span.at + 12, hop);
     at += 4 * metadata_words(before);

@@ -47,7 +47,7 @@ struct int_index *int_index_create(const struct int_index_config *config)
     index->config = *config;
     index->flow_mask = power_of_two(config->flows) - 1;
     index->pending_mask = power_of_two(config->packets) - 1;
-    /* at most half of the slots are used */
+    /* twice as many slots as sources, so at most half of the slots are used */
     index->source_mask = 2 * power_of_two(config->sources) - 1;
     index->newest = index->oldest = nowhere;
     index->flows = calloc(config->flows, sizeof *index->flows);

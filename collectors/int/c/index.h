@@ -8,7 +8,7 @@
 
 enum {
     PATH_HOPS = 16,      /* maximum number of hops of a stored path */
-    /* a datagram counts as late if it is at most this many numbers behind the highest number */
+    /* a datagram may be late if its number is at most this far behind the highest number */
     SEQUENCE_WINDOW = 1024,
     /* a source has restarted if its number is further ahead than this, or behind the window */
     SEQUENCE_JUMP = 65536
@@ -22,7 +22,8 @@ struct int_statistics {
 /* A node on a flow's path. */
 struct int_path_hop {
     struct int_statistics latency_ns, occupancy;
-    /* latency of the link from the previous node; may be negative because of a clock offset */
+    /* latency of the link from the previous node; negative values are possible, because of clock
+     * offsets */
     struct int_statistics link_ns;
     uint32_t node;
     uint16_t ingress, egress; /* level 1 interfaces; 0 means unknown */
@@ -38,7 +39,7 @@ struct int_flow {
      * interval */
     uint64_t paths;
     uint64_t partial;         /* number of packets of which only a part of the path was reported */
-    uint64_t unmatched;       /* number of reports that belong to an unknown packet */
+    uint64_t unmatched;       /* number of reports whose packet is unknown */
     uint64_t changes;         /* number of path changes */
     uint64_t changed_ns;      /* time at which the last path change was detected */
     uint32_t drop_node;       /* node, queue and reason of the last drop */
@@ -81,7 +82,7 @@ struct int_change {
 
 struct int_index_config {
     uint64_t settle_ns; /* maximum time from the first report of a packet to its other reports */
-    uint64_t seed;      /* seed of hashes; the senders of reports must not know it */
+    uint64_t seed;      /* seed of hashes; senders of reports must not know the seed */
     /* maximum numbers of entries; `events` limits gaps and also changes */
     uint32_t flows, packets, sources, events;
 };

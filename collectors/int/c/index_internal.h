@@ -15,7 +15,7 @@ struct flow_entry {
     uint32_t next_in_chain, newer, older;
 };
 
-/* A packet about which several nodes send reports. More reports may still arrive. */
+/* A packet about which several nodes send reports. The index waits for further reports. */
 struct pending {
     uint64_t flow_number, time_ns;
     uint32_t entry, packet;

@@ -8,7 +8,8 @@ enum {
     PROTOCOL_TCP = 6, PROTOCOL_UDP = 17, PROTOCOL_SCTP = 132,
     HOP_BY_HOP = 0, ROUTING = 43, FRAGMENT = 44, OPTIONS = 60,
     PROBE_MARKER = 8,
-    /* number of payload bytes in the hash if headers do not distinguish the packets of a flow */
+    /* number of payload bytes that are hashed if headers do not distinguish the packets of a
+     * flow */
     PAYLOAD_HASHED = 16
 };
 
@@ -48,7 +49,8 @@ static void note_packet(const struct above_ip *above, struct span payload, struc
     report->packet = (uint32_t)hash ? (uint32_t)hash : 1;
 }
 
-/* Reads the ports, and finds the payload. The payload is null if the packet ends before it. */
+/* Reads the ports, and finds the payload. If the packet ends in front of the payload, the payload
+ * is null. */
 static enum parse_status read_ports(struct above_ip *above, struct int_report *report,
                                struct span *payload)
 {
@@ -77,7 +79,8 @@ static enum parse_status read_ports(struct above_ip *above, struct int_report *r
     return PARSE_NONE;
 }
 
-/* Returns whether INT follows TCP or UDP, and by which mark this is known (INT, 5.6.2). */
+/* Returns whether INT follows TCP or UDP (INT, 5.6.2). `by_port` becomes true if the UDP port
+ * indicates INT, and false if the DSCP or the probe marker does. */
 static bool has_int(const struct decoder *decoder, const struct int_report *report,
                     struct span *payload, bool *by_port)
 {
@@ -85,7 +88,7 @@ static bool has_int(const struct decoder *decoder, const struct int_report *repo
 
     *by_port = settings->port && report->key.protocol == PROTOCOL_UDP &&
                report->key.destination_port == settings->port;
-    /* TR, 3.4: the reported part may end after the header, although the packet is longer. */
+    /* TR, 3.4: a report may contain only the headers of a packet. */
     if (!(report->flags & REPORT_TRACKED) || !left(*payload))
         return false;
     if (*by_port)
@@ -170,7 +173,7 @@ static bool skip_extensions(struct above_ip *above)
         }
         above->protocol = *above->span.at;
         above->span = rest(above->span, bytes);
-        if (!above->has_ports) /* this is a fragment, and the rest of it is payload */
+        if (!above->has_ports) /* In a fragment other than the first, payload follows. */
             return true;
     }
     return false;

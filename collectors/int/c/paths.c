@@ -20,8 +20,8 @@ static void add_hop_values(struct int_path_hop *to, const struct int_hop *hop)
         add_value(&to->occupancy, hop->occupancy);
 }
 
-/* Stores interfaces. If the first packet of the path has reported an interface, it is not
- * replaced. */
+/* Stores the interfaces of a hop. An interface that an earlier packet of the path has reported is
+ * not replaced. */
 static void note_interfaces(struct int_path_hop *to, const struct int_hop *hop)
 {
     if (hop->has & BIT_INTERFACES && !to->ingress && !to->egress) {
@@ -30,7 +30,8 @@ static void note_interfaces(struct int_path_hop *to, const struct int_hop *hop)
     }
 }
 
-/* Compares interfaces. An unknown interface is equal to any other. */
+/* Returns whether a hop is the same as a known one: same node and interfaces. An unknown interface
+ * is equal to any other. */
 static bool is_same(const struct int_path_hop *known, const struct int_hop *hop)
 {
     return known->node == hop->node &&
@@ -66,8 +67,8 @@ static bool has_path_in_it(const struct int_flow *flow, struct path_report repor
     return true;
 }
 
-/* Replaces the path. If a node is on the old and on the new path, its statistics remain. The same
- * applies to a link between two such nodes. */
+/* Replaces the path. If a node is on the old and on the new path, its statistics remain. If a link
+ * is on both paths, the statistics of the link remain, too. */
 static void set_path(struct int_flow *flow, struct path_report reported)
 {
     struct int_path_hop before[PATH_HOPS];
@@ -214,7 +215,7 @@ void note_unmatched(struct int_flow *flow, struct path_report reported)
     add_values(flow, reported);
 }
 
-/* Adds a packet of which only a part of the path is reported. The reason for this is known. */
+/* Adds a packet of which only a part of the path is reported, for a known reason. */
 void note_partial(struct int_flow *flow, struct path_report reported)
 {
     flow->partial++;

@@ -42,8 +42,8 @@ static bool is_before(const struct pending *pending, unsigned one, unsigned othe
     return a->has & b->has & BIT_EGRESS && a->egress_ns < b->egress_ns;
 }
 
-/* Insertion sort. If the order of two hops is unknown, the hop whose report arrived first stays
- * first. */
+/* Sorts the hops of a packet (insertion sort). If the order of two hops is unknown, the hop whose
+ * report arrived first stays first. */
 static void sort_hops(struct pending *pending)
 {
     for (unsigned i = 1; i < pending->hops; i++) {
@@ -73,7 +73,8 @@ static void close_oldest(struct int_index *index)
     *link = oldest->next_in_chain;
     index->pending_first = (index->pending_first + 1) % index->config.packets;
     index->pending_used--;
-    if (entry->number != oldest->flow_number) /* the flow of the packet was evicted */
+    /* the entry belongs to another flow now, because the flow of the packet was evicted */
+    if (entry->number != oldest->flow_number)
         return;
     sort_hops(oldest);
     if (!oldest->packet)

@@ -1,8 +1,7 @@
 /* Output of the decoder: one record per datagram, report and hop. Numbers are in host byte order.
  *
  * "TR" is the Telemetry Report Format Specification 2.0, and "INT" is the INT Dataplane
- * Specification 2.1, both of p4lang/p4-applications. Version 1.0 is meant only where it is
- * named. */
+ * Specification 2.1, both of p4lang/p4-applications. Comments on version 1.0 name the version. */
 #ifndef COLLECTORS_INT_RECORDS_H
 #define COLLECTORS_INT_RECORDS_H
 
@@ -97,7 +96,7 @@ struct int_key {
 /* A report (TR, 3.3). */
 struct int_report {
     uint64_t time_ns;
-    struct int_key key;    /* flow key; the ports are those from before INT changed them */
+    struct int_key key;    /* flow key; with the original ports, if INT changed them */
     uint64_t flow;         /* hash of the flow key; 0 means that there is none */
     uint32_t group;        /* index of the group (datagram) in which the report is */
     uint32_t node;         /* reporting node */
@@ -106,10 +105,10 @@ struct int_report {
     uint32_t first_hop;    /* index of the first hop of the report; this hop is the INT source */
     uint32_t at;           /* offset of the report in the input */
     uint32_t ds_at;        /* offset of the domain specific metadata of the report */
-    /* offset of the metadata in the INT header that only the source inserts */
+    /* offset of the metadata that only the source inserts, in the INT header */
     uint32_t int_ds_at;
     uint16_t hops;
-    uint16_t ds_words;     /* 4 bytes each */
+    uint16_t ds_words;     /* number of 4-byte words */
     uint16_t int_ds_words;
     uint16_t bits;         /* RepMdBits; those of version 1.0 are converted to version 2.0 */
     uint16_t domain, ds_bits, ds_status;
@@ -126,7 +125,8 @@ struct int_report {
     /* original DSCP according to the shim; it is 0 if the source does not set it */
     uint8_t original_dscp;
     uint8_t ttl;           /* TTL or Hop Limit */
-    /* whether the last hop is the reporting node, with metadata from the report itself */
+    /* whether the metadata of the last hop are from the report itself; this hop is the reporting
+     * node */
     uint8_t is_local;
     uint8_t none[5];
 };
@@ -135,18 +135,19 @@ struct int_report {
 struct int_hop {
     uint64_t latency_ns;
     uint64_t ingress_ns, egress_ns; /* times by the clock of the node */
-    uint32_t report;                /* index */
+    uint32_t report;                /* index of the report of this hop */
     uint32_t node;
     uint32_t ingress2, egress2;     /* level 2 interfaces */
     uint32_t occupancy;             /* occupancy of the queue, 24 bits */
     uint32_t utilisation;
     uint32_t buffer_occupancy;      /* 24 bits */
     uint32_t complement;            /* checksum complement */
-    /* offset in the input of the domain specific metadata of this hop */
+    /* offset of the domain specific metadata of this hop; it counts from the start of the input */
     uint32_t ds_at;
     uint16_t ingress, egress;       /* level 1 interfaces */
-    uint16_t has;                   /* fields with values, as bits of the instruction bitmap: fields
-                                     * that were requested and are not all ones ("not available") */
+    uint16_t has;                   /* bits (as in the instruction bitmap) of the fields that have
+                                     * values: these were requested, and are not all ones, which
+                                     * means "not available" */
     uint8_t queue, buffer;
     uint16_t ds_words;
     uint8_t none[2];

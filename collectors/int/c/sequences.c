@@ -40,7 +40,7 @@ static void note_gap(struct int_index *index, struct int_source *source, uint32_
 }
 
 /* Advances the window by `steps`, but at most by its length. Missing numbers that leave the window
- * are lost. */
+ * count as lost. */
 static void advance(struct int_index *index, struct int_source *source, uint32_t steps,
                     uint64_t time_ns)
 {
@@ -167,7 +167,8 @@ void note_sequence(struct int_index *index, const struct int_group *group)
     ahead = (group->sequence - source->highest) & mask_of(source);
     behind = (source->highest - group->sequence) & mask_of(source);
     if (!source->datagrams++) {
-        /* also for the first number of the source */
+        /* this is the first number of the source, so there is no gap; content_of() stores it
+         * below */
     } else if (ahead && ahead <= SEQUENCE_JUMP) {
         go_ahead(index, source, ahead, group->time_ns);
     } else if (behind >= SEQUENCE_WINDOW || !note_behind(index, source, group)) {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The bytes that were not read yet. */
+/* The bytes that are still to be read: from `at` up to, but not including, `end`. */
 struct span {
     const uint8_t *at, *end;
 };

@@ -11,7 +11,7 @@ STATISTICS = ("count", "sum", "min", "max", "last")
 def lines(findings: Findings, epoch_ns: int) -> Iterator[str]:
     """Return lines without line breaks.
 
-    To give Unix time, `epoch_ns` is added to all times.
+    `epoch_ns` is added to all times, so that they become Unix times.
     """
     now_ns = findings.time_ns + epoch_ns
     for flow in findings.flows:

@@ -37,12 +37,12 @@ class Exporter:
 
     def __init__(self, domain: int) -> None:
         self._domain = domain
-        self._sequence = 0  # number of data records that were sent
+        self._sequence = 0  # number of data records in earlier messages, modulo 2^32
 
     def messages(self, findings: Findings, epoch_ns: int) -> Iterator[bytes]:
         """Return messages for UDP. Each message contains the templates that it needs.
 
-        To give Unix time, `epoch_ns` is added to all times.
+        `epoch_ns` is added to all times, so that they become Unix times.
         """
         export_s = (findings.time_ns + epoch_ns) // 1_000_000_000
         for version, template in TEMPLATES.items():

@@ -52,7 +52,10 @@ class Endpoint:
 
     @property
     def port(self) -> int:
-        """TCP port of the server. If port 0 was requested, the kernel has chosen it."""
+        """TCP port of the server.
+
+        If port 0 was requested, this is the port that the kernel chose.
+        """
         return self._server.server_port
 
     def close(self) -> None:

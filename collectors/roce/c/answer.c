@@ -5,7 +5,7 @@
 enum {
     AETH = 4, ATOMIC_ACK = 8,
     HOPS = 64, DO_NOT_FRAGMENT = 0x4000, NEXT_UDP = 17, NEXT_BTH = 0x1b,
-    /* the source port is at least ANY_PORT and identifies the flow (A17.2.2) */
+    /* ANY_PORT is the smallest source port; the source port identifies the flow (A17.2.2) */
     PORT = 4791, ANY_PORT = 0xc000,
     MIGRATED = 0x40, DEFAULT_PARTITION = 0xffff
 };

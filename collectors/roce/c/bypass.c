@@ -1,7 +1,7 @@
 /* A short BPF program at tcx ingress (Linux 6.6). It runs after packet sockets and before IP.
  *
- * The program drops RoCE frames. Without it, IP and UDP would process each frame, although the
- * frame is finally dropped at a socket that receives nothing. */
+ * The program drops RoCE frames. Without the program, IP and UDP would process each frame, and then
+ * drop it at a socket that receives nothing. */
 #define _GNU_SOURCE
 #include "bypass.h"
 
@@ -23,7 +23,8 @@ enum {
     RESULT = 0, CONTEXT, FRAME, END /* registers */
 };
 
-/* A comparison of 1, 2 or 4 masked bytes at offset `at` of a frame, in network byte order. */
+/* A comparison: at offset `at` of a frame, 1, 2 or 4 bytes (masked) must have a value. Values are
+ * in network byte order. */
 struct check {
     uint8_t size;
     int16_t at;
@@ -48,8 +49,8 @@ static struct bpf_insn *write_return(int32_t verdict, struct bpf_insn *at)
     return at;
 }
 
-/* Writes a program that drops a frame if it has at least `least` bytes and passes all checks. After
- * a failed check, the program jumps to its end, where the kernel gets the frame. */
+/* Writes a program that drops a frame if the frame has at least `least` bytes and passes all
+ * checks. If a check fails, the program passes the frame to the kernel. */
 static uint32_t write_program(const struct check *checks, int count, int32_t least,
                               struct bpf_insn *at)
 {

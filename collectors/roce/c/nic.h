@@ -22,7 +22,7 @@ enum {
     ROCE_MANAGEMENT_FRAMES = 64
 };
 
-/* Result of a packet. The results are in the order of the checks. */
+/* Result of the checks of a packet. Results are in the order in which they are checked. */
 enum roce_reason {
     ROCE_ACCEPTED,
     ROCE_MANAGED, /* frame for queue pair 1; see roce_management() */
@@ -48,7 +48,7 @@ enum roce_reason {
     ROCE_FORGOTTEN,
     ROCE_NOT_BEGUN,   /* middle or last packet of a message that has no first packet */
     ROCE_NOT_ENDED,   /* first packet of a message, but the previous message has no last packet */
-    ROCE_MESSAGE_CUT, /* UC: a packet of a message is missing, and this is a later one */
+    ROCE_MESSAGE_CUT, /* UC: an earlier packet of the same message is missing */
     /* request */
     ROCE_UNSUPPORTED, /* operation that is not supported: SEND, READ */
     ROCE_ACCESS,      /* the queue pair lacks this right */
@@ -96,9 +96,9 @@ struct roce_config {
     uint8_t mac[6];    /* MAC address; if it is all zeros, frames to any address are accepted */
     uint8_t none[2];
     uint32_t first_qpn;
-    uint32_t queue_pairs; /* 2^n */
+    uint32_t queue_pairs; /* a power of two */
     uint32_t receives; /* maximum number of completions that wait, per queue pair */
-    uint32_t path_mtu; /* bytes */
+    uint32_t path_mtu; /* in bytes */
 };
 
 struct roce_connection {
@@ -114,8 +114,8 @@ struct roce_nic;
 struct roce_nic *roce_create(const struct roce_config *config);
 void roce_destroy(struct roce_nic *nic);
 
-/* Each returns an index, or UINT32_MAX if there is no room. The memory must exist longer than the
- * NIC. */
+/* These functions return an index, or UINT32_MAX if there is no room. The memory must exist longer
+ * than the NIC. */
 uint32_t roce_register(struct roce_nic *nic, uint8_t *memory, uint64_t length, uint64_t base,
                        uint32_t rkey, uint8_t access);
 uint32_t roce_connect(struct roce_nic *nic, const struct roce_connection *connection);

@@ -26,7 +26,7 @@ enum {
 /* Properties of an opcode. */
 enum {
     IS_REQUEST = 1, IS_WRITE = 2, IS_ATOMIC = 4, HAS_IMMEDIATE = 8,
-    BEGINS = 16, ENDS = 32, /* position of the packet in its message */
+    BEGINS = 16, ENDS = 32, /* first packet of a message; last packet of a message */
     IS_RC_ONLY = 64, IS_SEND = 128
 };
 
@@ -73,7 +73,7 @@ struct queue_pair {
     struct roce_connection with;
     struct domain *domain;
     uint32_t qpn; /* 0 means unused */
-    uint32_t psn; /* expected */
+    uint32_t psn; /* the next expected PSN */
     uint32_t msn; /* number of completed messages */
     uint32_t receives; /* number of completions for which there is still room */
     bool is_broken, is_nak_sent, is_dropping;

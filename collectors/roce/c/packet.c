@@ -39,7 +39,7 @@ static uint32_t add_words(uint32_t sum, const uint8_t *bytes, uint32_t count)
     return count ? sum + ((uint32_t)*bytes << 8) : sum;
 }
 
-/* Returns 0xffff if the sum of the checked words is right (RFC 1071). */
+/* Folds a sum of 16-bit words (RFC 1071). The checksum is right if the result is 0xffff. */
 static uint16_t folded(uint32_t sum)
 {
     sum = (sum & 0xffff) + (sum >> 16);

@@ -23,7 +23,7 @@ struct roce_socket {
     struct roce_nic *nic;
     int socket;
     uint8_t *ring;
-    /* power of 2; if slots are small, the CPU caches contain a larger part of the ring */
+    /* a power of 2; with small slots, a larger part of the ring fits into the CPU caches */
     uint32_t slot_bytes;
     uint32_t head;
     struct roce_reply replies[BATCH];
@@ -109,8 +109,8 @@ static bool is_filled(const struct roce_socket *sock)
     return __atomic_load_n(&slot(sock)->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER;
 }
 
-/* Processes one frame from the ring. The kernel has removed VLAN tags from frames. The responder
- * does not accept frames that had a tag, so it counts them like empty frames. */
+/* Processes one frame from the ring. The kernel removes VLAN tags. The responder rejects frames
+ * that had a tag: it counts them as empty frames. */
 static bool take_slot(struct roce_socket *sock, uint64_t now_ns, struct roce_reply *reply)
 {
     struct tpacket2_hdr *header = slot(sock);
@@ -178,8 +178,8 @@ static int socket_error(const struct roce_socket *sock)
 
 /* Waits until frames may have arrived, or until `stop` is readable. If frames arrived recently, it
  * first sleeps for a short time, so that one wakeup handles several frames (like interrupt
- * moderation of NICs). A wakeup costs the sender of a frame many times more CPU time than the frame
- * itself. */
+ * moderation of NICs). If a frame causes a wakeup, its sender needs many times more CPU time for
+ * the wakeup than for the frame. */
 static int await_frames(const struct roce_socket *sock, int stop, bool some_came, bool *is_over)
 {
     struct pollfd waiting[] = {{stop, POLLIN, 0}, {sock->socket, POLLIN, 0}};

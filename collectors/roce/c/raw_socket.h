@@ -18,7 +18,7 @@ int roce_socket_run(struct roce_socket *sock, int stop, int wake);
 /* Sends a frame over the interface of the socket. Any thread may call it. Returns 0 or an errno. */
 int roce_socket_send(struct roce_socket *sock, const uint8_t *frame, uint32_t length);
 
-/* Returns how many frames were lost because the ring was full, since the last call. */
+/* Returns how many frames were lost since the last call because the ring was full. */
 uint64_t roce_socket_drops(struct roce_socket *sock);
 
 #endif

@@ -171,8 +171,8 @@ static enum roce_reason check_memory(const struct request *request, uint64_t at,
     return reason;
 }
 
-/* Checks the length of the payload (9.7.4.1.6) of a packet. `left` is the number of bytes of the
- * message that are still missing. */
+/* Checks the length of the payload of a packet (9.7.4.1.6). `left` is the number of bytes of the
+ * message that have not arrived in earlier packets. */
 static enum roce_reason check_length(const struct request *request, uint32_t left)
 {
     const struct packet *packet = request->packet;
