@@ -21,7 +21,7 @@ _MAIN = getattr(sys.modules["__main__"], "__file__", "")  # absolute since Pytho
 _IS_COMMAND = os.path.abspath(_MAIN) == os.path.abspath(sys.argv[0])
 signal.signal(signal.SIGINT, _interrupted if _IS_COMMAND else signal.SIG_DFL)
 
-# resolves symbolic links
+# realpath() resolves symbolic links
 _ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _FOLDER = os.path.join(_ROOT, ".venv")
 _PYTHON = os.path.join(_FOLDER, "bin", "python")

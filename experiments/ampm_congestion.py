@@ -120,7 +120,8 @@ class Period:
     waited_us: float | None  # measured queueing delay in s1
     busy_us: (
         float | None
-        # time until s1 had processed the pulse and the link was idle, from captures
+        # time after the arrival of the pulse until s1 had processed the pulse and the link had sent
+        # all earlier frames, from captures
     )
 
 
@@ -295,7 +296,10 @@ def make_checks(
 
 
 def is_calm(period: Period, options: argparse.Namespace) -> bool:
-    """Return whether this block and the previous block have no background traffic (empty queue)."""
+    """Return whether a block starts with an empty queue.
+
+    This is so if neither the block nor the previous block has background traffic.
+    """
     before = phase_loads(options)[max(period.block - 1, 0) // options.blocks]
     return not period.load and not before
 
@@ -344,7 +348,7 @@ def draw(periods: Sequence[Period], options: argparse.Namespace, schedule: Sched
 
 
 def series(axes: Axes, periods: Sequence[Period], name: str, scale: float) -> None:
-    """Draw measured values as points with error bars over seeds, and ground truth as rings."""
+    """Draw measured values as points, with error bars over seeds. Draw ground truth as rings."""
     blocks = sorted({period.block for period in periods})
     values = [known_values([p for p in periods if p.block == block], name) for block in blocks]
     means = [scale * float(np.mean(v)) if v else float("nan") for v in values]

@@ -235,7 +235,7 @@ def check_stamp_order(found: Sequence[Results]) -> list[Check]:
 
 
 def mean_error_variance_check(results: Results, options: argparse.Namespace) -> Check:
-    """Check the mean square error of the mean delay, normalized to the variance in theory."""
+    """Check the mean square error of measured mean delays, normalized to the variance by theory."""
     errors = results.errors_us("mean") / mean_sd_us(results.case, options)
     square = float(np.mean(errors**2)) if len(errors) else float("nan")
     low, high = statistics.mean_square_bounds(max(len(errors), 1))
@@ -244,7 +244,10 @@ def mean_error_variance_check(results: Results, options: argparse.Namespace) -> 
 
 
 def mean_sd_us(case: Case, options: argparse.Namespace) -> float:
-    """Return the sd of the mean delay error, L sqrt(p / (12 n (1 - p))) for n packets per block."""
+    """Return the predicted sd of the error of the mean delay under loss.
+
+    It is L sqrt(p / (12 n (1 - p))), with block length L, loss ratio p and n packets per block.
+    """
     packets = options.rate * case.schedule.block_us / 1e6
     return case.schedule.block_us * math.sqrt(case.loss / (12 * packets * (1 - case.loss)))
 

@@ -100,7 +100,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class BlockLoss:
-    """Loss in one block on one segment; for pulse marking, between two consecutive pulses.
+    """Loss on one segment in one block, or between two consecutive pulses with pulse marking.
 
     A loss is None if it is unknown, because `read` is False (a switch could not be read) or because
     a pulse was lost. `packets` is the count at the first point of the segment.
@@ -219,7 +219,7 @@ def measure_losses(
     return losses
 
 
-Values = tuple[bool, int | None, int | None, int | None]  # the last four fields of BlockLoss
+Values = tuple[bool, int | None, int | None, int | None]  # read, packets, measured and true loss
 
 
 def measure_colour_loss(
@@ -254,7 +254,10 @@ def measure_pulse_loss(
 
 
 def lost_sequences(outcome: Outcome, flow: Flow, segment: str) -> NDArray[np.int64]:
-    """Return sequence numbers of lost packets, from link logs or (end to end) from the receiver."""
+    """Return the sequence numbers of the packets that a segment lost.
+
+    They are from link logs or, for the whole path, from the receiver.
+    """
     first, second = SEGMENTS[segment]
     if segment == "end to end":
         entered = np.flatnonzero(outcome.truths[flow.id].passed(first))

@@ -54,14 +54,14 @@ UDP = 17
 
 # Fraction q of delayed packets, and the number m of packets sent during the delay.
 HELD, PACKETS = 0.1, 30
-# packets; a block has 1049 packets by default
+# numbers m of packets that are sent during the delay; a block has 1049 packets by default
 SWEPT_PACKETS = (0, 1, 3, 10, 30, 100, 300, 470, 600, 750, 900)
 SWEPT_HELD = (0.01, 0.03, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97, 1)
 SOME = ((HELD, 0), (HELD, PACKETS), (0.5, PACKETS), (HELD, 300))
 # Packets that are later than half a block arrive while the block is read. In real time, the result
 # is then undefined.
 BEYOND = (HELD, 900)
-FAR = 2  # the figure explains points that differ from theory by at least this factor
+FAR = 2  # the figure annotates points that differ from theory by at least this factor
 LONGEST_HELD_US = 900_000  # max delay; a network drains its links for 1 s before it stops
 
 
@@ -140,7 +140,8 @@ class BlockResult:
     block: int
     step_loss: int
     true_loss: int
-    # packets that changed order with the pulse (> 0 if sent after it); NaN if the pulse was lost
+    # number of packets that the pulse overtook, minus number of packets that overtook the pulse;
+    # NaN if the pulse was lost
     overtaken: float
     pulse_error: float  # measured minus true loss since the previous pulse; NaN if a pulse was lost
 
@@ -181,7 +182,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def delay_settings(options: argparse.Namespace) -> list[tuple[float, int]]:
-    """Return settings: the fraction of delayed packets, and the packets sent during the delay."""
+    """Return pairs: the fraction q of delayed packets, and the number m of packets in the delay."""
     if options.time == "real":
         return [*SOME[1:3]] if options.quick else [*SOME]
     if options.quick:
@@ -293,7 +294,8 @@ def make_checks(setting: Setting, results: Sequence[BlockResult], noise_us: floa
     if setting.is_exact(noise_us):
         checks.append(Check(f"{at}, step: wrong blocks", wrong, 0))
     elif setting.lateness > 1 / 2:
-        # A late packet makes two blocks wrong, so the mean of n squares has an sd of sqrt(3 / n).
+        # A late packet causes an error in two blocks. So the errors of n blocks are not
+        # independent, and the mean of their squares has a relative sd of sqrt(3 / n).
         ratio = np.mean([r.step_error**2 for r in results]) / setting.step_error**2
         tolerance = 4 * np.sqrt(3 / len(results))
         checks.append(
@@ -373,7 +375,7 @@ def draw_errors(
     axes: Axes, results: dict[Setting, list[BlockResult]], settings: Sequence[Setting],
     law: Sequence[Setting], x: Callable[[Setting], float],
 ) -> None:  # fmt: skip
-    """Draw the errors of both methods in some settings, and theory."""
+    """Draw the measured and predicted errors of both methods in some settings."""
     for number, (name, error, theory) in enumerate(METHODS):
         colour = plots.COLOURS[number]
         runs = [rms_by_run(results[s], error) for s in settings]

@@ -121,13 +121,13 @@ class Load:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Exactness and cost of one network."""
+    """Results of one network: losses compared with ground truth, and the cost of readouts."""
 
     switches: int
     flows: int
     seed: int
     packets: int  # packets sent in complete blocks
-    lost: int  # measured number of lost packets
+    lost: int  # number of lost packets, as measured by alternate marking
     values: int  # number of loss values, one per flow, block and segment
     wrong: int  # number of loss values that differ from ground truth
     problems: list[str]

@@ -202,7 +202,7 @@ def make_flows(options: argparse.Namespace, schedule: Schedule) -> list[Flow]:
 def watch_list(
     net: Network, flows: Sequence[Flow], ahead_us: int = 0
 ) -> dict[WatchedFlow, list[Hop]]:
-    """Return the flows and their path. The clock of s1 is correct, the other clocks are ahead."""
+    """Return the flows and their path, on which the clocks of all switches but s1 are ahead."""
     path = []
     for name in PATH:
         entries = forwarding_entries(net, name)
@@ -368,7 +368,7 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
 
 
 def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
-    """Draw the fraction of double-marking blocks that have the count of the block two away."""
+    """Draw the fraction of blocks (double marking) that have the count of the block two away."""
     share = [
         100 * sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in found) / len(found)
         for found in by_error.values()

@@ -63,7 +63,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """Result of one case."""
+    """Counts and checks of one case: a batch size and a number of lists."""
 
     size: int  # entries per batch
     lists: int
@@ -110,7 +110,7 @@ async def measure(
     name = f"{lists}-lists-of-{size}"
     parts = np.array_split(numbers, PARTS)
     max_part = max(int(np.bincount(part).max()) for part in parts)
-    batches = max_part // size + 3  # batches of one part, and batches that the next part completes
+    batches = max_part // size + 3  # enough for one part, and for batches that continue in the next
     store = partial(_store, size, batches, lists)
     area = Area(batch(size), lists * batches, store, file=FILE)
     sent, wrong, counts = np.zeros(lists, int), 0, []
@@ -167,7 +167,7 @@ def poll(size: int, readers: int, lasts_s: float) -> Polled:
     for number in range(readers):
         mine, theirs = fork.Pipe(duplex=False)
         job = rings[number::readers], lasts_s, theirs
-        # a daemon process ends with this process
+        # a daemon process is killed when this process ends
         process = fork.Process(target=_poll, args=job, daemon=True)
         with uninterrupted():
             process.start()
@@ -183,7 +183,7 @@ def _poll(rings: NDArray[np.void], lasts_s: float, connection: Connection) -> No
     for number in STOPPING:
         signal.signal(
             number, signal.SIG_DFL
-        )  # Ctrl-C reaches all processes; otherwise each would print a traceback
+        )  # without this, each process would print a traceback on Ctrl-C, which reaches all of them
     entries, start = 0, time.perf_counter()
     while time.perf_counter() < start + lasts_s:
         for ring in rings:

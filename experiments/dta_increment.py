@@ -45,13 +45,13 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 ROWS = (1, 2, 4, 8)
-SLOTS = (64, 128, 256, 512)  # per row
+SLOTS = (64, 128, 256, 512)  # numbers of slots per row
 SHOWN = 64  # number of slots per row for the drawn distribution
 # errors in the figure, normalized to the sum of all counts
 LEVELS = (0, 0.005, 0.01, 0.02, 0.04, 0.08)
 FLOWS, LARGEST = 300, 600
 ABSENT = 2000  # number of keys per set that were never counted
-SEEN = 30  # min expected number of counters with such an error, for a normal approximation
+SEEN = 30  # min expected number of estimates above an error level, for a normal approximation
 FILE = "counters"
 
 
@@ -65,14 +65,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Point(NamedTuple):
-    """Errors of keys that were never counted, over some sets of counters."""
+    """Fraction of keys whose error exceeds a level, among keys that were never counted.
+
+    The fraction is over several sets of counters.
+    """
 
     rows: int
     slots: int
     above: float  # error, normalized to the sum of all counts
     measured: float  # fraction of estimates with a larger error
     expected: float
-    chance: float  # p-value
+    chance: float  # p-value of `measured`
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -136,7 +139,10 @@ async def translated(
 def modelled(
     rows: int, slots: int, sizes: NDArray[np.int64], sets: int, rng: np.random.Generator
 ) -> tuple[list[Point], float]:
-    """Return errors over sets of counters, and the rate of exceeded bounds normalized to theory."""
+    """Return errors over `sets` sets of counters, and how often estimates exceed their bound.
+
+    The latter is normalized to the largest rate that theory allows.
+    """
     total = int(sizes.sum())
     levels = [int(level * total) for level in LEVELS]
     bound, limit = error_bound(rows, slots, total)
@@ -150,7 +156,7 @@ def modelled(
         above[number] = [(errors > level).mean() for level in levels]
         own = counters.estimate(keys, rows) - sizes.astype(np.uint64)
         too_far.append((own > bound).mean())
-    # Vector instructions of different CPUs differ in the last digits.
+    # rounded, because the last digits depend on the CPU's vector instructions
     expected = error_exceeds(sizes, slots, rows, levels[-1])[levels].round(12)
     points = [
         Point(rows, slots, part, float(each.mean()), float(theory), t_test_p_value(each, theory))
@@ -182,7 +188,7 @@ def draw(points: Sequence[Point], sizes: NDArray[np.int64]) -> Figure:
 
 
 def draw_widths(axes: Axes, points: Sequence[Point], number: int) -> None:
-    """Draw the fraction of estimates above one error level over the row width."""
+    """Draw how many estimates exceed one error level, for each number of slots per row."""
     widths = [p.slots for p in points]
     colour = plots.COLOURS[number]
     axes.plot(widths, [p.expected for p in points], "-", color=colour, marker="")

@@ -54,7 +54,7 @@ COPIES = (1, 2, 4, 8)
 BYTES = (1200, 600, 300, 200, 150, 100, 64, 32)  # bytes of memory per flow
 SLOTS = tuple(1 << power for power in range(8, 16))
 SLOT_BYTES = 32  # bytes of a checksum and seven words, or of a chunk of postcards
-PACKETS = 2  # per flow
+PACKETS = 2  # number of packets per flow
 DART = (
     300,
     0.999,
@@ -203,9 +203,10 @@ def flows_by_memory(count: int) -> list[int]:
 def asked(
     regions: Sequence[Region], keys: Words, copies: int, switches: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Query the paths of flows, (n, 5), in the memory of Key-Write and of Postcarding.
+    """Query the paths of flows in the memory of Key-Write, and then in that of Postcarding.
 
-    The value is -1 after the end of a path, and for a query without result.
+    Both results have shape (n, 5). Values are -1 after the end of a path, and for a query without
+    result.
     """
     by_key_write, by_postcards = (region.records for region in regions)
     answers = Store(by_key_write).query(keys, copies)
@@ -247,7 +248,7 @@ def value_codes_of(nodes: NDArray[np.int64]) -> Words:
 
 
 def modelled(copies: int, count: int, rng: np.random.Generator) -> list[Point]:
-    """Query a model store of `count` slots that has the paths of `count` flows."""
+    """Query a model store of `count` slots for the paths of flows, for each of BYTES."""
     keys = fabric.flows(fabric.users(PODS), count, rng)
     # each flow has a different path
     data = np.tile(np.arange(count, dtype=np.uint32)[:, np.newaxis], WORDS)

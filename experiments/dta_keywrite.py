@@ -51,9 +51,9 @@ from telemark.sweep.runs import sweep
 COPIES = (1, 2, 3, 4, 8)
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 BITS = range(8, 17)
-WHOLE = 31  # bits of the checksum in measurements of success
+WHOLE = 31  # bits of the checksum where the success rate is measured
 AGES = 10  # age intervals of a full store
-TWO = 2  # number of copies in measurements with different checksum widths
+TWO = 2  # number of copies where the checksum width varies
 FILE = "store"
 
 
@@ -81,7 +81,7 @@ def power_of_two(text: str) -> int:
 
 @dataclass(frozen=True)
 class Point:
-    """Counted and expected results of queries."""
+    """Number of right or wrong results of queries, and the number that theory expects."""
 
     panel: str
     source: str  # "translator" or "model"
@@ -95,7 +95,7 @@ class Point:
     expected: float
 
     def __post_init__(self) -> None:
-        # Vector instructions of different CPUs differ in the last digits.
+        # rounded, because the last digits depend on the CPU's vector instructions
         object.__setattr__(self, "expected", float(f"{self.expected:.12g}"))
 
     @property
@@ -159,7 +159,7 @@ def _store(slots: int, sessions: range) -> KeyWriteStore:
 
 
 def parts(slots: int) -> list[slice]:
-    """Return the reports between consecutive LOADS."""
+    """Return for each of LOADS the reports that follow those of the previous load."""
     return [slice(*pair) for pair in pairwise([0, *(round(load * slots) for load in LOADS)])]
 
 

@@ -51,7 +51,7 @@ from telemark.sweep.runs import sweep
 PROBABILITIES, REAL_PROBABILITIES = (0.001, 0.003, 0.01, 0.03, 0.1), (0.01, 0.1)
 MAX_LOSS = 0.5
 FLOOR = 5e-7  # smallest value in the figure
-AFTER = 600  # number of reports after the end of losses, which reveal all earlier losses
+AFTER = 600  # reports that are sent after the links have stopped losing; they reveal all losses
 REAL_PPS, VIRTUAL_PPS = 2000, 10_000
 
 MODES = {
@@ -62,9 +62,9 @@ MODES = {
     "no resync": RecoveryMode(loses_writes=True, listens=False),
     "both links": RecoveryMode(loses_reports=True, loses_writes=True),
 }
-"""In the first two modes, the link before the translator loses reports.
+"""In the first two modes, the link from the reporter to the translator loses reports.
 
-In the other modes, the link after the translator loses requests.
+In the other modes, the link from the translator to the collector loses requests.
 """
 REAL_QUICK = ("sent again", "resync", "both links")
 
@@ -146,7 +146,7 @@ def make_checks(name: str, found: Found) -> list[Check]:
 
 
 def differ(some: NDArray[np.bool_], others: NDArray[np.bool_]) -> int:
-    """Count elements that differ."""
+    """Return the number of elements in which two arrays differ."""
     return int(np.count_nonzero(some != others))
 
 
@@ -190,7 +190,7 @@ def summary_table(found: Mapping[tuple[str, float], Found]) -> Table:
 
 
 def draw(found: Mapping[tuple[str, float], Found], rate_pps: float) -> Figure:
-    """Draw the loss ratios before and after the translator."""
+    """Draw the loss ratios on the way to the translator (left) and behind it (right)."""
     figure, (left, right) = plots.figure(2)
     losses = np.geomspace(0.0005, 0.2, 60)
     left.plot(losses, losses, "k-", marker="", label="theory: p")
@@ -211,7 +211,7 @@ def draw_modes(axes: Axes, found: Mapping[tuple[str, float], Found], modes: Sequ
     """Draw a marker for each run; a run without losses is at the lower border."""
     for mode in modes:
         losses = [loss for name, loss in found if name == mode]
-        if not losses:  # with --quick; the layout would reserve space for an empty line
+        if not losses:  # with --quick; the layout would reserve space for a line without points
             continue
         those = [found[mode, loss] for loss in losses]
         shares = [max(each.lost / each.lossy, FLOOR) for each in those]

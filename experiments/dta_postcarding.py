@@ -45,7 +45,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
-CACHES = (64, 256, 1024)  # rows
+CACHES = (64, 256, 1024)  # numbers of rows
 LOADS = (0.1, 0.25, 0.5, 1.0, 2.0)  # number of concurrent flows per row
 SLOTS = 1 << 16
 SWITCHES = np.arange(1, 101)  # switch ids that hops report
@@ -66,12 +66,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 class Point:
     """Result of all rounds of concurrent flows at one load."""
 
-    cache: int  # rows
-    flows: int  # concurrent
+    cache: int  # number of rows of the cache
+    flows: int  # number of concurrent flows
     rounds: int
     found: int  # number of complete and correct paths
-    # number of flows with wrong memory; correct memory has all hops of a flow that is alone, and
-    # otherwise the last hop
+    # number of flows whose content of memory is wrong; it is right if it has all hops of a flow
+    # that is alone in its row, or the last hop of a flow that shares its row
     wrong: int
     alone: int  # number of flows that are alone in their rows, according to the hash
     requests: int
@@ -87,7 +87,7 @@ class Point:
 
     @property
     def chance(self) -> float:
-        """Return the p-value of the count, by normal approximation for many flows."""
+        """Return the p-value of the number of found paths, by normal approximation."""
         deviation = alone_flows_deviation(self.flows, self.cache) * math.sqrt(self.rounds)
         return math.erfc(abs(self.found - self.paths * self.expected) / deviation / math.sqrt(2))
 
@@ -113,7 +113,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 class Hops(NamedTuple):
-    """Reported data, namely keys (n, 4) and the switches of each path (n, hops)."""
+    """Reported data: the keys, shape (n, 4), and the switches of each path, shape (n, hops)."""
 
     keys: Words
     switches: Words

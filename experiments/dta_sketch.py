@@ -65,7 +65,7 @@ class Found:
     reporters: int
     wrong: int  # number of wrong counters of the merged sketch
     requests: int
-    total: int  # packets
+    total: int  # number of packets
     errors: NDArray[np.int64]  # estimate minus ground truth of each flow
     absent: NDArray[np.int64]
     counters: NDArray[np.uint32]  # counters of the merged sketch, (rows, columns)
@@ -75,7 +75,10 @@ class Found:
         return int((self.absent > part * self.total / self.width).sum())
 
     def expected_beyond(self, part: float) -> float:
-        """Return the expected fraction of such keys if the hash functions are independent."""
+        """Return the expected fraction of absent keys with an error above part / w of all packets.
+
+        The hash functions are assumed to be independent.
+        """
         return float(np.prod((self.counters > part * self.total / self.width).mean(axis=1)))
 
 
@@ -99,7 +102,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 class Counted(NamedTuple):
-    """Keys (n, 4) of flows and then of absent flows; packets by flow and reporter."""
+    """Keys of flows and then of absent flows, shape (n, 4), and packets by flow and reporter."""
 
     keys: Words
     shares: NDArray[np.int64]

@@ -58,7 +58,7 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep
 
 SLOTS = 1 << 12
-MAX_BATCH = 16  # entries
+MAX_BATCH = 16  # max number of entries per batch
 COPIES, BATCHES = (1, 2, 4, 8), (1, 2, 4, 8, 16)
 # the number of reports is a multiple of this number, so all batches and paths are complete
 SHARE = MAX_BATCH * HOPS
@@ -197,7 +197,7 @@ def draw(axes: Axes, samples: Sequence[dict[str, Any]]) -> None:
 
 
 def draw_primitive(axes: Axes, samples: Sequence[dict[str, Any]], number: int) -> None:
-    """Draw one primitive; markers of the second primitive surround those of the first."""
+    """Draw one primitive. Markers differ in size, so that equal values of two primitives show."""
     is_ring = number == 1
     axes.plot([each["size"] for each in samples], [each["per_report"] for each in samples],
               color=plots.COLOURS[number], marker=plots.MARKERS[number],

@@ -56,7 +56,8 @@ from telemark.sweep.runs import sweep
 from telemark.traffic.flows import Flow
 
 MIN_LEFT = 20  # min mean number of packets per block at h2, so that no block is empty by chance
-# without the half block at the start, and the half and the empty block at the end
+# the complete blocks: not the half block at the start, the half block and the empty block at the
+# end
 COMPLETE = slice(1, -2)
 STYLES: dict[str, dict[str, Any]] = {
     "reported": {"color": plots.COLOURS[0], "linewidth": 2.5},
@@ -233,7 +234,7 @@ def delay_table(found: Sequence[Found]) -> Table:
 
 
 def all_delays(found: Sequence[Found], link: tuple[str, str], what: str) -> NDArray[np.int64]:
-    """Return delays (or one of their bounds) over all loss ratios."""
+    """Return the delays of a link, or one of their bounds, over all loss ratios."""
     values: NDArray[np.int64] = np.concatenate([getattr(f.delays[link], what) for f in found])
     return values
 

@@ -40,7 +40,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 FLOWS = 20_000
-TIMES = (1, 2, 3)  # occurrences of a flow, for rarity
+TIMES = (1, 2, 3)  # packet counts whose rarity is measured
 RANKS = (0, 1, 2, 4)  # ranks of HyperLogLog registers
 QUANTILES = (0.01, 0.25, 0.5, 0.9, 0.99)  # quantiles that are compared with theory
 CLUSTERS = 3
@@ -81,7 +81,7 @@ class Point(NamedTuple):
 
     statistic: str
     mean_error: float
-    error: float  # rms
+    error: float  # rms error
     expected_error: float
     chance: float  # p-value of the mean error
 
@@ -136,13 +136,13 @@ def once(
 
 
 def quartered(packets: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return random packet lengths; length modulo 4 is the quarter of the stream."""
+    """Return random lengths of packets. A length modulo 4 is the packet's quarter of the stream."""
     lengths = 4 * rng.integers(16, 378, size=packets) + np.arange(packets) * QUARTERS // packets
     return lengths.astype(np.int64)
 
 
 def beyond(whole: Window, lengths: NDArray[np.int64]) -> int:
-    """Count quantiles and medians outside of their bounds."""
+    """Return the number of quantiles and medians that are outside of their bounds."""
     assert whole.lengths is not None
     assert whole.sample is not None
     true = {part: exact.quantile(lengths, part) for part in QUANTILES}
@@ -200,7 +200,7 @@ def variance_of_f2(stream: Stream) -> float:
 
 
 def far_rows(whole: Window, stream: Stream) -> int:
-    """Count rows with an error above CHEBYSHEV standard deviations."""
+    """Return the number of sketch rows whose error exceeds CHEBYSHEV standard deviations."""
     assert whole.sketch is not None
     distances = np.abs(whole.sketch.of_rows - exact.moment(stream.numbers, 2))
     return int((distances > CHEBYSHEV * math.sqrt(variance_of_f2(stream))).sum())

@@ -66,7 +66,7 @@ class Found(NamedTuple):
     listed: int
     windows: int
     run: int
-    recall: float  # found fraction of the top flows, or of the flows above delta
+    recall: float  # fraction of the top flows (or of the flows above delta) that were found
     precision: float
     error: float  # mean relative error of the counts of found flows
     delta: float  # guarantee of FREQUENT, as a fraction of all packets
@@ -171,7 +171,7 @@ def frequent(stream: Stream, seed: int) -> list[Found]:
 def summarise(
     kept: Sequence[tuple[Flows, int]], listed: int, windows: int, true: dict[bytes, int]
 ) -> Found:
-    """Return the final result of FREQUENT, whose basic windows are merged from kernel windows."""
+    """Run FREQUENT over windows of the kernel, merged to basic windows. Return its last result."""
     algorithm = Frequent(listed, windows)
     each = max(BASIC_WINDOWS) // windows
     for first in range(0, len(kept), each):

@@ -41,7 +41,7 @@ RATES = {
 STORED_RATES = (100e3, 200e3, 300e3)
 STEADY = 750e3  # reports/s, while flows and hops vary
 FLOW_COUNTS, HOP_COUNTS = (10, 100, 1000, 5000), (1, 2, 4, 6, 8)
-FIT = 7  # max number of reports of eight hops that fit into a datagram
+FIT = 7  # max number of reports per datagram, if a report has eight hops
 TOGETHER = (
     0.5  # max CPU time per report in a full datagram, relative to a report alone in its datagram
 )
@@ -224,7 +224,7 @@ def draw(turns: Sequence[Turn]) -> Figure:
 
 
 def draw_rates(axes: Axes, turns: Sequence[Turn]) -> None:
-    """Draw a line per shape; hollow markers mean that datagrams were lost or a backlog grew."""
+    """Draw a line per shape. Hollow markers: datagrams were lost, or a backlog grew."""
     for number, shape in enumerate(dict.fromkeys(turn.shape for turn in turns)):
         ours = sorted((turn for turn in turns if turn.shape == shape), key=lambda t: t.offered)
         style: dict[str, Any] = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}

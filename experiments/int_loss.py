@@ -72,7 +72,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Found:
-    """Lost packets per block and reports, for one cause at one configured loss ratio."""
+    """Lost packets per block and their reports, for one cause at one configured loss ratio."""
 
     loss_percent: float
     cause: Cause

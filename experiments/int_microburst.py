@@ -133,7 +133,7 @@ def check_hops(outcome: Outcome) -> list[Check]:
         for hop, switch in enumerate(flow_path(name)):
             reported, truth = outcome.reported[name][:, hop], outcome.truth[name][hop]
             if len(reported) != len(truth.arrived_ns):
-                continue  # checked above
+                continue  # check_reports() counts missing reports
             arrived_us = reported["ingress_ns"].astype(np.int64) // 1000
             waiting = reported["occupancy"].astype(np.int64)
             bounds = truth.min_queued, truth.max_queued

@@ -93,7 +93,7 @@ async def measured(mode: str, options: argparse.Namespace, run: Run) -> Found:
 
 
 def added_by_theory(mode: str, hop: int) -> int:
-    """Return the predicted number of bytes that INT adds to a packet on the link after a hop."""
+    """Return how many bytes, by theory, INT adds to a packet on the link that follows a hop."""
     if mode not in ("MD", "MX") or hop == len(PATH) - 1:  # the last switch removes INT
         return 0
     return INT_BYTES + (4 * HOP_WORDS * (hop + 1) if mode == "MD" else 0)
@@ -145,7 +145,7 @@ def make_checks(found: Found, options: argparse.Namespace) -> list[Check]:
 
 
 def check_queues(found: Found) -> list[Check]:
-    """Check the max queue and the sum of latencies of switches that reported all packets."""
+    """Check the longest queue and the sum of latencies of each switch that reported all packets."""
     wrong_queues, errors_us = 0, []
     for place, hop in found.reported.items():
         truth = found.truth[place]
@@ -224,7 +224,7 @@ def summary_table(found: Sequence[Found]) -> Table:
 
 
 def draw(found: Sequence[Found]) -> Figure:
-    """Draw the overhead per packet on all links (left), and the measured fraction (right)."""
+    """Draw the overhead per packet on all links (left), and which part is measured (right)."""
     figure, (left, right) = plots.figure(2)
     places = np.arange(len(found))
     in_packets = np.array([each.added.sum() / each.packets[0] for each in found])

@@ -96,7 +96,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def reject_idle(outcome: Outcome) -> None:
-    """Make the run inconclusive if the flow left the link idle for half of the time."""
+    """Make the run inconclusive if a flow left the narrow link idle for half of the time."""
     for sent in outcome.sent:
         filled_ns = sent.received * sent.case.wire_ns
         if sent.idle_ns > filled_ns:

@@ -94,9 +94,9 @@ class Outcome:
     accounts: Accounts
     kept: Kept
     accounting: PacketAccounting
-    # The following fields are for bmv2 only: the clock offset of each switch and its error (us),
-    # the times at which packets entered and left bmv2, and the number of other packets for the same
-    # port in bmv2.
+    # The last three fields are for bmv2 only. They are the clock offset of each switch and the
+    # error of this offset (us), the times at which packets entered and left bmv2, and how many
+    # other packets for the same port were in bmv2.
     clocks: dict[str, tuple[int, float]] | None
     inside: list[Interval]
     ahead: list[NDArray[np.int64]]
@@ -122,7 +122,10 @@ class Outcome:
         return exact | {QUANTITIES[-1]: (truth.min_queued, truth.max_queued)}
 
     def _true_on_bmv2(self, hop: int, error_ns: float) -> dict[str, Interval]:
-        """Return the bounds on bmv2, which timestamps a packet at any time while it is in bmv2."""
+        """Return the bounds of true values on bmv2.
+
+        It timestamps packets at any time inside bmv2.
+        """
         into_ns, out_ns = self.inside[hop]
         none = np.zeros_like(into_ns)
         stamps = (
@@ -242,7 +245,7 @@ def make_checks(outcome: Outcome) -> list[Check]:
 
 
 def check_reports(outcome: Outcome) -> list[Check]:
-    """Check that each packet that left the path has one report and that its path is right."""
+    """Check that each packet that left the path has one report, with the right path."""
     reported, left = outcome.reported, outcome.truth[-1].passed
     sources = outcome.kept.findings.sources
     routed = np.logical_and.reduce(
@@ -281,7 +284,10 @@ def check_hops(outcome: Outcome) -> list[Check]:
 
 
 def check_accounts(outcome: Outcome) -> list[Check]:
-    """Check that hop and link latencies add up to the host-to-host delay, also in the collector."""
+    """Check that hop and link latencies add up to the host-to-host delay.
+
+    The statistics of the collector must add up, too.
+    """
     accounts = outcome.accounts
     sums = [
         hop[what]["sum"]

@@ -74,7 +74,7 @@ SETTLE_NS = 100_000_000  # time until all packets in flight have arrived
 HOST_MACS = ("00:00:00:00:00:01", "00:00:00:00:00:03")  # MAC addresses of h1 and h3
 PAYLOADS = (0, 1, 7, 100, 536, 1400)
 PARTS = ("Ethernet", "GRH, or IP and UDP", "BTH and RETH", "record", "iCRC")
-ETHERNET, BTH_RETH, ICRC = 14, 12 + 16, 4  # bytes
+ETHERNET, BTH_RETH, ICRC = 14, 12 + 16, 4  # lengths in bytes
 MAX_PACKETS = 100_000  # max packets per case, because scapy makes all packets in memory
 
 
@@ -87,7 +87,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Configuration of the writing switch; `laps` is how often the ring is filled."""
+    """Configuration of the switch that writes. `laps` is how often it fills the ring."""
 
     version: int
     transport: Transport = Transport.RC
@@ -167,7 +167,7 @@ class Found:
 
     @property
     def slots(self) -> int:
-        """Slots of the ring."""
+        """Number of slots of the ring."""
         return len(self.taken.file) // RECORDS[self.case.content].itemsize
 
     @property
@@ -252,7 +252,7 @@ def read_inside(net: Network, segments: int, offset_us: int, error_us: float) ->
 async def writing_to(
     case: Case, run: Run, folder: str, options: argparse.Namespace
 ) -> AsyncIterator[tuple[Running, Taken]]:
-    """Run a network with the frame recorder as last application; `taken` is filled on exit."""
+    """Run a network whose last application is the frame recorder. Fills `Taken` on exit."""
     collection = case.collection(options.packets)
     if case.is_rxe:
         to_rxe = rxe.reporting_to_rxe(run, folder, collection, RATE_BPS, options.program)
@@ -300,9 +300,9 @@ def expected(found: Found) -> NDArray[np.void]:
 
 
 def make_hop(found: Found, number: int) -> tuple[object, ...]:
-    """Return the hop metadata of a segment from captures; the queue is empty.
+    """Return the expected hop metadata of a segment, with times from captures and an empty queue.
 
-    On bmv2, times and queue length are read from the file, and Inside.misses() checks them.
+    On bmv2, times and queue length are copied from the file. There, Inside.misses() checks them.
     """
     if found.inside is not None:
         hop = np.frombuffer(found.taken.file, RECORDS[Content.FLOWS_AND_HOPS])["hop"][number]

@@ -173,7 +173,7 @@ def make_checks(rows: Sequence[Row]) -> list[Check]:
 
 
 def summary_table(rows: Sequence[Row]) -> Table:
-    """Return a table of the fields of a WRITE, and of fields that only other kinds have."""
+    """Return a table of all fields of a WRITE, and of the fields that only other kinds have."""
     shown: dict[str, Row] = {}
     for row in rows:
         shown.setdefault(row.field, row)

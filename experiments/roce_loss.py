@@ -71,7 +71,7 @@ SETTLE_NS = 300_000_000  # time until bmv2 has sent all records
 BEFORE_S = 0.02  # time for which records are sent before the loss
 AFTER, BMV2_AFTER = 2000, 500  # number of records after the recovery
 SLOTS = 1 << 16
-HELD_US = 1000  # delay of the collector, to handle very many records in batches
+HELD_US = 1000  # delay of the collector, so that it handles very many records in batches
 ACK, NAK_SEQUENCE = 0x11, 0x60
 BTH, PSN, AETH, LENGTH = 42, 51, 54, 66  # offsets of fields in a frame of RoCEv2
 
@@ -86,7 +86,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class RecoveryMode:
-    """Recovery mode after a loss."""
+    """How the switch and the collector recover after a loss."""
 
     program: str | None = None  # None: --program
     transport: Transport = Transport.RC
@@ -107,15 +107,19 @@ without resync is shortened. After the collector has rejected STALLED records as
 of the switch is advanced to STALLED before the expected PSN. The collector would reject all records
 in between."""
 REAL = ("resync", "UC")
-"""In real time, the experiment cannot select the lost record or lose its NAK."""
+"""Modes for real time, in which the experiment cannot choose the lost record or lose a NAK."""
 
 
 @dataclass(frozen=True)
 class SentRecords:
-    """Records that a switch sent, from captures."""
+    """Numbers of records that a switch sent again or late, and of resets.
 
-    again: int  # number of records whose PSNs later records used again, including the lost record
-    late: int  # number of these records that were sent after a NAK had arrived
+    They are from captures.
+    """
+
+    # number of records (with the lost record) whose PSNs were used again by later records
+    again: int
+    late: int  # part of `again`: number of records that were sent after a NAK had arrived
     turns: int  # number of times that PSNs were reset
 
 
@@ -151,7 +155,7 @@ class Found:
 
     @property
     def in_flight(self) -> int | None:
-        """Records sent after the lost record until PSNs were reset, from captures."""
+        """Number of records that were sent after the lost one and before the reset of PSNs."""
         return None if self.sent_records is None else self.sent_records.again - self.lost_by_link
 
 
@@ -312,7 +316,10 @@ def make_checks(found: Found, *, is_virtual: bool) -> list[Check]:
 
 
 def round_trip(rate_pps: float) -> float:
-    """Return the number of records per RTT, without the processing time of the collector."""
+    """Return how many records are sent per RTT.
+
+    The RTT excludes the collector's processing time.
+    """
     return 2 * DELAY_US * rate_pps / 1e6
 
 

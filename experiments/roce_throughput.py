@@ -93,9 +93,9 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace) -> Report:
-    """Return the report; `alone_ns`: CPU time per record in the responder itself.
+    """Return the report. The run is inconclusive if the machine was too loaded for a verdict.
 
-    The run is inconclusive if the machine was too loaded for a verdict.
+    `alone_ns` is the CPU time per record in the responder alone, without a socket.
     """
     checks = check_claims(rounds)
     failed = [check.name for check in checks if not check.passed]
@@ -120,9 +120,9 @@ def report(rounds: Sequence[Round], alone_ns: float, options: argparse.Namespace
 
 
 def check_claims(rounds: Sequence[Round]) -> list[Check]:
-    """Check ratios, each a median of all rounds, at the max rate.
+    """Check the claimed ratios of CPU times at the max rate. Each ratio is a median over rounds.
 
-    There is no claim at a constant rate, because wake-ups dominate the CPU time there.
+    There is no claim for constant rates, because wake-ups dominate the CPU time at these rates.
     """
     return [
         Check(f"CPU time per record over RoCE (normalized to {text}), {LOADS[AS_FAST]}, at most "

@@ -103,7 +103,7 @@ class TargetRun:
 
     @property
     def lost(self) -> dict[str, NDArray[np.int64]]:
-        """Sequence numbers that each link dropped, according to its log, in ascending order."""
+        """For each link, from its log: sequence numbers of dropped packets, in ascending order."""
         return {
             name: np.sort(self.outcome.dropped[self.flow.id, first.switch, second.switch])
             for name, (first, second) in LINKS.items()
@@ -243,9 +243,9 @@ def make_checks(found: TargetRun) -> list[Check]:
 
 
 def count_delay_mismatches(rows: Sequence[Mapping[str, Any]]) -> int:
-    """Count blocks whose measured delay is more than a microsecond outside of the true range.
+    """Return how many blocks have a wrong delay: more than a microsecond outside of the true range.
 
-    Also counts blocks with a delay but no delivered pulse, and blocks with a pulse but no delay.
+    Blocks with a delay but no delivered pulse count, too, and blocks with a pulse but no delay.
     """
     wrong = 0
     for row in rows:

@@ -119,7 +119,7 @@ def check_queue(name: str, outcome: Outcome, options: argparse.Namespace) -> lis
         return checks
     waiting, product = outcome.settled.min_queued, product_packets()
     if name == "drops":
-        trough = (QUEUE + product) / 2 - product  # Reno halves its window
+        trough = (QUEUE + product) / 2 - product  # queue length after Reno has halved its window
         checks += [
             Check(f"{name}: max queue met by a segment (packets)", waiting.max(), QUEUE - 1),
             Check(f"{name}: min queue (packets)", waiting.min(), trough, BURST),

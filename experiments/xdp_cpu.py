@@ -99,7 +99,7 @@ class Curves:
         return [self.median(candidate, pps, lambda each: each.busy) for pps in loads_pps]
 
     def max_pps(self, candidate: Candidate) -> float:
-        """Return the capacity of a core, in packets/s."""
+        """Return the highest rate of a candidate on one core, in packets/s."""
         return self.median(candidate, 0, lambda each: each.carried_pps)
 
     def carries(self, candidate: Candidate, pps: int) -> bool:
@@ -165,7 +165,10 @@ def busy_table(curves: Curves) -> Table:
 
 
 def draw(curves: Curves) -> Figure:
-    """Draw utilization over load, and over load normalized to capacity with published results."""
+    """Draw utilization over load, and beside it the published results.
+
+    There, load is normalized to the capacity of a core.
+    """
     figure, (absolute, relative) = plots.figure(2, height_in=2.9)
     for each in CANDIDATES:
         mpps = np.array(curves.offered_loads(each)) / 1e6

@@ -84,11 +84,14 @@ class Curves:
         return [under / alone if alone else 0.0 for under, alone in pairs]
 
     def kept(self, server: str, pps: int) -> float:
-        """Return the median over rounds of ratios()."""
+        """Return the median of ratios() over all rounds."""
         return statistics.median(self.ratios(server, pps))
 
     def decided(self, pps: int) -> float:
-        """Return kept() with the filter, limited to 1; inconclusive if rounds differ."""
+        """Return kept() with the filter, but at most 1.
+
+        The run is inconclusive if rounds differ.
+        """
         found = self.ratios(FILTERED, pps)
         if statistics.median(found) < KEPT <= max(found):
             note_invalid(

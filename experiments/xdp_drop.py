@@ -62,7 +62,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 def report(
     measured: Sequence[Turn], alone_ns: Mapping[str, int], options: argparse.Namespace
 ) -> Report:
-    """Return the report; `alone_ns` is the CPU time of programs with only the frame generator."""
+    """Return the report. `alone_ns`: CPU time (ns) of each program with the frame generator."""
     rounds = Rounds(measured)
     return Report(
         samples=[turn._asdict() for turn in measured],

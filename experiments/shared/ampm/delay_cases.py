@@ -20,7 +20,7 @@ class Case:
 
     name: str
     delay_us: float
-    bounds: Bounds  # these methods determine the block length
+    bounds: Bounds  # bounds of clock error and delay, which determine the block length
     load: float = 0.0  # load as a fraction of RATE_BPS; 0 means a link without a rate limit
     loss: float = 0.0  # loss ratio of the link
 
@@ -68,9 +68,9 @@ class Results:
         )
 
     def known(self, estimator: str) -> list[DelaySample]:
-        """Return all delays with known measured and true values.
+        """Return all delays of an estimator whose measured and true values are known.
 
-        If the link loses no packets, means of blocks with reported loss are excluded.
+        If the link loses no packets, means of blocks with reported loss are left out.
         """
         return [
             row.sample for row in self.rows
@@ -83,12 +83,12 @@ class Results:
         return np.array([sample.error_us for sample in self.known(estimator)])
 
     def outside_us(self, estimator: str) -> NDArray[np.float64]:
-        """Return the differences between measured delays and the ranges of the true delays."""
+        """Return by how much measured delays are outside of the ranges of the true delays."""
         return np.array([sample.outside_us for sample in self.known(estimator)])
 
     @property
     def widths_us(self) -> dict[str, NDArray[np.float64]]:
-        """Timestamp uncertainties of all packets in microseconds; empty in virtual time."""
+        """Return timestamp uncertainties of all packets, in us. There are none in virtual time."""
         found: dict[str, list[NDArray[np.float64]]] = {}
         for outcome in self.stamped:
             for flow, handling in outcome.handling.items():

@@ -50,7 +50,7 @@ class DelaySample:
 
     @property
     def outside_us(self) -> float | None:
-        """Difference between the measured delay and the range of the true delay."""
+        """By how much the measured delay is outside of the range of the true delay."""
         error_us = self.error_us
         return None if error_us is None else max(abs(error_us) - self.within_us, 0.0)
 
@@ -94,7 +94,7 @@ def check_samples_are_fair(
 def true_delays_us(
     outcome: Outcome, flow: Flow, first: Point, second: Point
 ) -> tuple[NDArray[np.float64], ...]:
-    """Return min and max true delay of each packet; NaN if the packet did not pass both points."""
+    """Return the min and max true delay of each packet; NaN for packets that missed a point."""
     found = passages(
         outcome.truths[flow.id], outcome.handling.get(flow.id, {}), outcome.inside.get(flow.id, {})
     )
@@ -108,7 +108,7 @@ def measure_delays(
     bounds_us = true_delays_us(outcome, flow, *segment)
     truth = outcome.truths[flow.id]
     inside = outcome.inside.get(flow.id, {}).get(segment[0].switch)
-    # captures contain the timestamps that minip4 itself uses
+    # `inside` is only known on bmv2; captures of minip4 have the timestamps that minip4 itself uses
     came_ns = inside or (truth.time_ns[segment[0]],) * 2
     samples = []
     for block in outcome.blocks:
@@ -140,7 +140,10 @@ def measure_delays(
 def _together(
     estimator: str, min_us: NDArray[np.float64], max_us: NDArray[np.float64]
 ) -> tuple[float, float] | None:
-    """Combine the bounds of the known delays, for "mean" by average; None if none is known."""
+    """Combine the bounds of delays to one range; None if no delay is known.
+
+    For the estimator "mean", the range is the average of the bounds.
+    """
     known = ~np.isnan(min_us)
     if not known.any():
         return None

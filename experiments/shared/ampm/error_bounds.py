@@ -1,4 +1,4 @@
-"""Bounds of added delay and clock error for a machine and target, and the capacity of bmv2.
+"""Bounds of the delay and clock error that a machine and target add; capacity of bmv2.
 
 minip4 switches share one clock and sustain the rates of all experiments. A bmv2 switch has its own
 clock, adds more delay and sustains lower rates. A capacity probe of the network measures these
@@ -76,7 +76,7 @@ async def machine_for(
             capacity = await probe(net, load.flows, run)
     net.discard()
     options.rate = capacity.rate(options.rate)
-    # The clocks of two switches may be wrong in opposite directions.
+    # twice the error of one clock, because two clocks may be wrong in opposite directions
     machine = Machine(
         max(MIN_WAIT_US, WAIT_FACTOR * capacity.queueing_delay_us), 2 * Bmv2Switch.clock_error_us
     )

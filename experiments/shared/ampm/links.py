@@ -19,7 +19,10 @@ def taken_in(outcome: Outcome, flow: int, switch: str) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Link:
-    """Link after a switch, from captures; arrays have an element per sent frame, in order."""
+    """Outgoing link of a switch, from captures.
+
+    Arrays have one element per sent frame, in order.
+    """
 
     taken_ns: NDArray[np.int64]  # time at which the switch received the frame from its port
     left_ns: NDArray[np.int64]  # time at which the frame left the queue

@@ -58,7 +58,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Results of a run without its packets; small enough to pass between processes."""
+    """Results of a run, but no data of single packets, so that processes can exchange it."""
 
     blocks: range  # the complete blocks
     reports: dict[
@@ -69,7 +69,7 @@ class Summary:
     guard_us: float
     waited_ns: int  # max time of a packet in a switch
     late_ns: int  # max time by which a sender was behind its schedule
-    marked_outside: int  # number of packets of watched flows that left the path with a mark
+    marked_outside: int  # number of packets of watched flows that still had a mark behind the path
     pulses_wrong: int  # number of complete blocks without exactly one pulse at the first switch
     accounting: PacketAccounting
 
@@ -161,7 +161,7 @@ def flow_count(rate_pps: float, blocks: int, schedule: Schedule) -> int:
 
 
 def worst(checks: Iterable[Check]) -> list[Check]:
-    """Return the worst check of each name, if many runs check the same claim."""
+    """Return for each name the worst check, because many runs check the same claim."""
     found: dict[str, Check] = {}
     for check in checks:
         other = found.setdefault(check.name, check)
@@ -228,7 +228,7 @@ def _guard_us(records: Iterable[FlowRecord]) -> float:
 
 
 def stamped_by(point: Point, target: str) -> Point:
-    """Return the point whose capture proves that a packet was timestamped at `point`.
+    """Return the first point whose capture shows that a packet was already timestamped at `point`.
 
     bmv2 timestamps a packet after the panel switch (minip4, between bmv2 and the links) has
     captured the arrival and before the packet leaves.

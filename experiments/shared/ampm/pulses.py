@@ -1,4 +1,4 @@
-"""Number of blocks in which the first switch did not choose exactly one pulse."""
+"""Counts the blocks in which the first switch did not choose exactly one pulse."""
 
 import numpy as np
 

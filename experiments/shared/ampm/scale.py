@@ -62,9 +62,10 @@ def path_segments(path: Sequence[str]) -> list[tuple[Point, Point]]:
 def measured_losses(
     topo: Backhaul, flows: Sequence[Flow], reports: Sequence[BlockReport]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return packet counts at the first point and losses; UNKNOWN if a switch was not read.
+    """Return packet counts at the first point, and losses.
 
-    The shapes are (flows, blocks) and (flows, segments, blocks).
+    The shapes are (flows, blocks) and (flows, segments, blocks). Values are UNKNOWN if a switch was
+    not read.
     """
     packets = np.zeros((len(flows), len(reports)), np.int64)
     losses = np.full((len(flows), 3, len(reports)), UNKNOWN)

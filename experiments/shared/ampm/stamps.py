@@ -27,7 +27,10 @@ Times = NDArray[np.int64]  # times in ns, by sequence number; NEVER if the event
 
 @dataclass(frozen=True)
 class Handling:
-    """Times at which the thread of a switch handled the packets of a flow (not its timestamps)."""
+    """Times at which the thread of a switch handled the packets of a flow.
+
+    They are independent of the timestamps that the switch gives to packets.
+    """
 
     taken_ns: Times  # received from the ring; on bmv2, arrived at the panel switch from bmv2
     sending_ns: Times  # start of the send call, after the emulated link
@@ -113,7 +116,7 @@ def passages(
 
 
 def between_us(earlier: Interval, later: Interval) -> tuple[NDArray[np.float64], ...]:
-    """Return the min and max time between two passages; NaN if the packet missed one point."""
+    """Return min and max times between two passages of packets; NaN for packets that missed one."""
     known = np.logical_and.reduce([times != NEVER for times in (*earlier, *later)])
     min_ns, max_ns = later[0] - earlier[1], later[1] - earlier[0]
     return tuple(np.where(known, span_ns / 1000, np.nan) for span_ns in (min_ns, max_ns))
@@ -124,8 +127,8 @@ def steps(
 ) -> dict[str, tuple[Times, Times]]:
     """Return pairs of (earlier, later) times for each step of a packet along the path.
 
-    A key describes packets that violate the order of its step. `delays_us`: delays of the links
-    between switches.
+    A key is the name of a check: it describes packets that violate the order of this step.
+    `delays_us` are the delays of the links between switches.
     """
     found: dict[str, tuple[Times, Times]] = {}
     before = (truth.sent_ns, truth.handed_ns)

@@ -27,12 +27,12 @@ ERRORS = (0, 0.05, 0.1, 0.15, 0.2, 0.21, 0.24, 0.3, 0.4, 0.45, 0.49, 0.55, 0.65,
           1.75, 2, 2.25, 2.5)  # fmt: skip
 FEW_ERRORS = (0, 0.17, 0.3, 0.4, 0.6, 1, 2)
 FEWEST_ERRORS = (0.1, 0.4, 0.6, 2)
-FEWEST_ERRORS_ON_BMV2 = (0.05, 0.6)  # fewer clock errors, because blocks on bmv2 are longer
+FEWEST_ERRORS_ON_BMV2 = (0.05, 0.6)  # few values, because long blocks on bmv2 make each run long
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """A method to decode the block of a packet, and its bounds of exactness."""
+    """A way to decode the block of a packet, and the bounds up to which it is exact."""
 
     name: str
     flow: int
@@ -43,7 +43,7 @@ class Decoder:
 
     @property
     def loss(self) -> float:
-        """Probability that a packet is lost before the measuring point."""
+        """Probability that a packet is lost on the way to the measuring point."""
         return 1 - (1 - LOSS) ** self.links
 
 
@@ -58,7 +58,7 @@ DECODERS = (NAIVE, MULTIPLEXED, DOUBLE)
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting of a run; `error` is the clock error of s2 and s3 in block lengths (> 0: ahead)."""
+    """Setting of a run. `error` is the clock error of s2 and s3 in block lengths; > 0: ahead."""
 
     error: float
     block_us: int
@@ -82,7 +82,7 @@ class Setting:
         return self.error + decoder.links * LINK_DELAY_US / self.block_us
 
     def is_inside(self, decoder: Decoder, noise_us: float) -> bool:
-        """Return whether the decoder must be exact."""
+        """Return whether the lateness is within the decoder's bound, so that it must be exact."""
         return abs(self.lateness(decoder)) + noise_us / self.block_us < decoder.bound
 
     def misplaced(self, decoder: Decoder) -> float:
@@ -99,9 +99,9 @@ class BlockResult:
     block: int
     sent: float
     true_sent: int
-    # NaN if a record was overwritten before the readout, so that the whole result is unknown
+    # counted packets; NaN if a record was overwritten before its readout: then all is unknown
     counted: float
-    # difference to the number of this block -> arrived packets of that block
+    # for each difference in block numbers: packets that arrived from the block with this difference
     arrived: dict[int, int]
     pulses: int
     true_pulses: int  # number of arrived pulses, 0 if the pulse was lost
@@ -115,7 +115,8 @@ class BlockResult:
     @property
     def has_pulse_right(self) -> bool:
         """Return whether there is one pulse with the correct delay, or no pulse if it was lost."""
-        another = self.setting.block_us / 64  # pulses of other blocks differ by more
+        # the pulse of another block has a larger error
+        another = self.setting.block_us / 64
         return self.pulses == self.true_pulses <= 1 and not abs(self.delay_error_us) > another
 
     @property

@@ -1,1 +1,1 @@
-"""Outputs of one target, to be compared byte by byte with the outputs of another target."""
+"""Outputs of one target. They are compared byte by byte with the outputs of another target."""

@@ -38,7 +38,7 @@ from topologies.basic import Dumbbell
 
 PROGRAMS = {"s1": "p4src/dta/reporter.p4", "s2": "p4src/dta/translator.p4"}
 STORES = ("Key-Write", "Key-Increment", "Append", "Postcarding", "Sketch-Merge")
-# drops at s2: reports and RDMA replies are consumed by the translator
+# drop reasons that are expected at s2, because reports and RDMA responses end in the translator
 EXPECTED = ("ingress", "miss", "egress")
 # source of reports, source prefix of the watched flows
 ADDRESS, SENDERS = "10.255.0.1", "10.128.0.0/9"

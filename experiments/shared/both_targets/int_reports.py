@@ -107,7 +107,7 @@ def make_frames(net: Network, flows: Sequence[Flow], seed: int) -> list[bytes]:
 
 
 def metadata_end(frame: bytes) -> int:
-    """Return the offset after the metadata of the reporting switch."""
+    """Return the offset at which the metadata of the reporting switch end."""
     return METADATA + 4 * frame[METADATA_WORDS]
 
 
@@ -151,7 +151,7 @@ def clear_times(frame: bytes) -> bytes:
 
 
 def count_wrong_hops(net: Network, reports: Mapping[Flow, Sequence[bytes]]) -> int:
-    """Count metadata whose node id or ports differ from the node id and ports on the path."""
+    """Return how many hops have a node id or ports that differ from those of the path."""
     wrong = 0
     for flow, frames in reports.items():
         path = {hop["node"]: hop for hop in expected_path(net, flow, PATH)}
@@ -168,7 +168,7 @@ def count_wrong_hops(net: Network, reports: Mapping[Flow, Sequence[bytes]]) -> i
 
 
 def queue_excess(net: Network, reports: Mapping[Flow, Sequence[bytes]]) -> int:
-    """Return the max excess of a reported queue length over the packets ahead in captures."""
+    """Return by how much reported queue lengths exceed the packets ahead in captures, at most."""
     excess = 0
     for flow, frames in reports.items():
         queued = defaultdict(list)

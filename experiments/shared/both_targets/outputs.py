@@ -11,12 +11,12 @@ from telemark.network import Network
 from telemark.results.report import Check
 from telemark.session.clock import Clock
 
-PACKETS_PER_S = 100  # far below the capacity of bmv2 with each of the programs
+PACKETS_PER_S = 100  # far below the capacity of bmv2 with any of the programs
 # idle time before the first and after the last packet
 LEAD_NS, SETTLE_NS = 200_000_000, 400_000_000
 
 Port = tuple[str, str]
-"""Switch and neighbour, which identify a switch port."""
+"""Port of a switch: the names of the switch and of the neighbour."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Outputs:
     system: str
     parts: Mapping[str, Part]
     counts: Mapping[str, tuple[int, int]]  # quantity -> (measured value, ground truth)
-    # captured frames per port; the count depends only on the input packets
+    # number of frames captured at each port; it depends only on the input packets
     sent: Mapping[Port, int]
     accounting: PacketAccounting
 

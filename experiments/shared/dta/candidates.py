@@ -21,7 +21,7 @@ from experiments.shared.roce.interleaved_rounds import NAP_US, Kind
 from experiments.shared.roce.offered import UNUSED_MAC, Datagrams, Writes
 
 SLOTS, BATCH = 1 << 16, 16
-COUNT = 1 << 14  # reports, sent repeatedly; a batch of 16 or a path of 5 is one write
+COUNT = 1 << 14  # number of different reports; they are sent repeatedly
 SEED = 20_241_123
 PAYLOAD_AT = 42  # offset of a report after Ethernet, IPv4 and UDP
 
@@ -51,7 +51,7 @@ def batches(data: NDArray[np.uint32]) -> Writes:
 
 
 def paths(keys: Words, data: NDArray[np.uint32]) -> Writes:
-    """Return the writes of Postcarding; five reports with the key of the first form one path."""
+    """Return the writes of Postcarding. Five reports form one path, with the key of the first."""
     count = len(data) // HOPS
     own = keys[:count]
     codes = value_codes(data[: count * HOPS]).reshape(count, HOPS)

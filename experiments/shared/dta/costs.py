@@ -25,15 +25,15 @@ from telemark.session.run import Run
 AS_FAST = "max rate"
 ROUNDS, SECONDS = 5, 0.5
 QUICK_ROUNDS, QUICK_SECONDS = 3, 0.1
-# Max CPU time per report of DTA, normalized to a collector with a UDP socket: Key-Write replaces a
-# hash table, batches replace a log, and a path replaces five inserts.
+# Max CPU time per report of DTA, normalized to a collector with a UDP socket. Key-Write is compared
+# with inserts into a hash table, Append with a log, and a path with five inserts.
 MAX_RATIO = {"Key-Write": ("hash insert", 0.8), "Append": ("log and index", 0.1),
         "Postcarding": ("hash insert", 0.3)}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Results of all rounds; the collectors; seconds per round and collector."""
+    """Results of all rounds; the compared collectors; and the seconds per round and collector."""
 
     rounds: Sequence[Round]
     by_dta: Sequence[Kind]

@@ -63,7 +63,7 @@ MAX_FLOWS = (1 << 16) - FIRST_PORT
 
 
 class Traced(LeafSpine):
-    """Fat tree of four-port switches, with the given number of its four pods.
+    """Fat tree of four-port switches, with one to all four of its pods.
 
     The first core switch has a link to the translator, which has a link to the collector.
     """
@@ -104,7 +104,9 @@ class Tracing:
     _run: Run
 
     async def send(self, keys: Words, rate_pps: float, packets: int) -> None:
-        """Start flows (n, 4) sequentially and wait until their paths are in memory.
+        """Start flows one after another, and wait until their paths are in memory.
+
+        Keys: shape (n, 4).
 
         In real time, packets of different flows may change order while they wait. So the flows of a
         window are sent after the packets of the previous window have arrived.
@@ -269,10 +271,13 @@ def true_paths(tracing: Tracing, keys: Words) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class ArrivedReports:
-    """Flows of the reports that arrived at the translator, from a capture, in order of arrival."""
+    """For each report that arrived at the translator: its flow.
+
+    In order of arrival, from a capture.
+    """
 
     by_key_write: NDArray[np.int64]
-    by_postcards: NDArray[np.int64]  # in order of the last postcard, which is the postcard of hop 0
+    by_postcards: NDArray[np.int64]  # ordered by the arrival of hop 0's postcard, which is the last
     postcards: int
 
 

@@ -57,7 +57,7 @@ LEAD_NS, SETTLE_NS = 100_000_000, 200_000_000
 
 @dataclass(frozen=True)
 class RecoveryMode:
-    """Links that are lossy, and the method of recovery from losses."""
+    """Which links lose packets, and how the switches recover from losses."""
 
     loses_reports: bool = False
     loses_writes: bool = False
@@ -75,15 +75,16 @@ class Found:
     transmissions: NDArray[np.int64]  # number of transmissions by the reporter, from captures
     # whether the report arrived at the translator, from captures and the link log
     arrived: NDArray[np.bool_]
-    # whether the collector must accept the report, by its rules and the arrived requests
+    # whether the collector must accept the report, according to its rules and the requests that
+    # arrived
     accepted: NDArray[np.bool_]
     written: NDArray[np.bool_]  # whether the report is in memory
     requests: int  # number of requests sent by the translator, from captures
     strange: int  # number of memory slots with unreported data
     reporter: dict[str, int]  # counters of the reporter
-    left: int  # number of requested reports that were no longer in the ring
-    missing: int  # number of missing reports, counted by the translator
-    unwritten: int  # number of lost requests, counted by the translator
+    left: int  # number of reports that NACKs requested, but that were no longer in the ring
+    missing: int  # number of reports that the translator missed, according to its counter
+    unwritten: int  # number of lost RDMA requests, counted by the translator
     accounting: PacketAccounting
 
     @property
@@ -187,7 +188,7 @@ class Running:
 async def reporting(
     run: Run, name: str, mode: RecoveryMode, program: str, *, users: str = USERS, share: float = 0.0
 ) -> AsyncIterator[Running]:
-    """Run the network; it reports new flows of `users` and a fraction of their packets."""
+    """Run a network that reports new flows of `users`, and a part (`share`) of their packets."""
     responder = Responder(COLLECTOR_ADDR, [Writer(PEER, SLOT, SLOTS, None, mode.transport)])
     session = WriteSession(
         1, COLLECTOR, PEER, responder.targets[0], ack_every=16, patience=PATIENCE
@@ -214,7 +215,7 @@ async def reporting(
 
 
 async def find_capacity(run: Run, rate_pps: int, program: str) -> CapacityEstimate:
-    """Find the fraction of a report rate that bmv2 sustains, by a probe in a separate network."""
+    """Find out by a probe which fraction of a report rate bmv2 sustains, in a separate network."""
     async with reporting(
         run, "probe", RecoveryMode(), program, users="10.0.0.0/8", share=1.0
     ) as running:  # fmt: skip

@@ -36,7 +36,7 @@ def filled(
 
 
 def to_octets(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return the bytes of values as in memory: (n, ...)."""
+    """Return the bytes of each value in the order of memory; shape (n, number of bytes)."""
     return np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)
 
 

@@ -39,7 +39,7 @@ EXPECTED = ("ingress", "miss", "egress")
 LEAD_NS, SETTLE_NS = 100_000_000, 300_000_000
 PSNS = 1 << 24
 WINDOW = 64  # number of frames that are sent to bmv2 at a time; libpcap can buffer more
-# poll interval of bmv2 counters; polls without progress before giving up
+# interval of polls of bmv2's counters; number of polls without progress until the run gives up
 POLL_NS, MAX_IDLE_POLLS = 20_000_000, 50
 
 

@@ -25,7 +25,7 @@ class Enclosed(NamedTuple):
 
 
 def enclosures(outcome: Outcome) -> dict[tuple[str, str], Enclosed]:
-    """Return the delays on each link, of the packets for which both nodes sent a postcard.
+    """Return the delays on each link of those packets for which both nodes sent a postcard.
 
     The edge of h1 and then s1 timestamp a packet during the sender's send call. A switch timestamps
     a departing packet before its link delays it. The next node timestamps the packet during the
@@ -63,7 +63,7 @@ def enclosures(outcome: Outcome) -> dict[tuple[str, str], Enclosed]:
 
 
 def descending(times_us: Sequence[Times]) -> int:
-    """Count packets for which some time is earlier than the time before it in the sequence."""
+    """Return how many packets have a time that is earlier than the previous time in `times_us`."""
     return int(np.any(np.diff(times_us, axis=0) < 0, axis=0).sum())
 
 

@@ -27,7 +27,10 @@ RESOLUTION_NS = 1000  # resolution of INT timestamps
 
 @dataclass(frozen=True)
 class Crossed:
-    """Estimated and true clock offset of two neighbours; `known_ns`: error of the true offset."""
+    """Estimated and true clock offset of two neighbours.
+
+    `known_ns` is the max error of the true offset.
+    """
 
     found: ClockOffset
     true_ns: int

@@ -29,12 +29,12 @@ class Costs:
     """CPU time per packet and switch, in ns: a row per round, a column per case."""
 
     hops: int
-    metadata: list[int]  # bytes per switch; the first case is without INT
+    metadata: list[int]  # bytes of metadata per switch, by case; the first case is without INT
     ns: NDArray[np.float64]
 
     @property
     def min_ns(self) -> NDArray[np.float64]:
-        """Min over rounds, because other load on the machine can only increase CPU time."""
+        """Smallest CPU time of all rounds, because other load can only increase CPU time."""
         return self.ns.min(axis=0)
 
     @property

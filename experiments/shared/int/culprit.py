@@ -58,7 +58,7 @@ class Culprit:
 
     @cached_property
     def more_bps(self) -> dict[int, float]:
-        """Return the rate increase of each flow (bits/s)."""
+        """Return by how many bits/s the rate of each flow increased."""
         flows = np.unique(self.arrived["flow"]).tolist()
         return {flow: _rate_bps(self.arrived, flow) - _rate_bps(self.usual, flow) for flow in flows}
 

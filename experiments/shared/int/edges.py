@@ -52,7 +52,7 @@ MAX_PACKETS = 1 << 16  # distinct values of the IPv4 identification
 WANTED = Instruction.LEVEL_1 | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME
 UDP, METHODS = 17, Method.DOUBLE
 UDP_PAYLOAD = pcap.UDP + 8  # offset in a frame
-NUMBER_MASK = (1 << 22) - 1  # sequence number in the first word of a report
+NUMBER_MASK = (1 << 22) - 1  # bits of the sequence number in the first word of a report
 REPORTED_S = 5  # max time until reports reach the collector, on any machine
 
 Times = NDArray[np.int64]  # index: sequence number; NEVER if the packet was not observed
@@ -65,7 +65,7 @@ class EdgeReports(NamedTuple):
     left_us: Times  # equal to `arrived_us` for an edge, which has only one timestamp
     # arrival of the postcard at its first receiver, which for an edge is the switch of its host
     known_us: Times
-    beyond: int  # postcards of unknown packets, or duplicates
+    beyond: int  # number of postcards that are duplicates or about unknown packets
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Outcome:
     accounting: PacketAccounting
 
     def is_at(self, place: str) -> NDArray[np.bool_]:
-        """Return for each packet whether it passed a switch or edge, from hosts and captures."""
+        """Return which packets passed a switch or edge, according to hosts and captures."""
         if place in SWITCHES:
             return self.truth.passed(Point(place, "departures"))
         arrived = self.record.sent if place == "h1" else self.record.received
@@ -204,7 +204,7 @@ def lost_by_links(net: Network, flow: Flow) -> dict[tuple[str, str], NDArray[np.
 
 
 def as_switches_had(net: Network, kept: Kept, nodes: Mapping[str, int]) -> Kept:
-    """Return all reports; set the time of an edge report to its arrival at the first switch."""
+    """Return all reports. Set the time of an edge's report to its arrival at the first switch."""
     reports = kept.reports.copy()
     for host, switch in HOSTS.items():
         ours = reports["node"] == nodes[host]

@@ -1,4 +1,4 @@
-"""Comparison of INT hop and link latencies with the host-to-host delay between veth interfaces."""
+"""Comparison of the delay between the hosts' veth interfaces with INT's hop and link latencies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Checks of INT header fields that the flow of int_path does not use, in a separate network.
+"""Checks of those INT header fields that int_path's flow does not use, in a separate network.
 
 E and M bits, checksum complement and utilization are compared with captures of the links between
 switches.
@@ -91,7 +91,10 @@ async def measure_limits(options: argparse.Namespace, run: Run, delay_us: float)
 
 
 def check_bit(name: str, bit: int, flow: Flow, pushes: int, links: Sequence[pcap.Frames]) -> Check:
-    """Check that only this flow has the bit, from the first switch on that does not push."""
+    """Check which packets have a bit of the INT header.
+
+    Only packets of `flow` may have it, from the first switch on that does not push metadata.
+    """
     wrong = 0
     for switches, frames in enumerate(links[1:], start=1):
         is_set = (frames.bytes[:, INT_HEADER] & bit) != 0
@@ -126,8 +129,8 @@ def check_utilisation(links: Sequence[pcap.Frames]) -> Check:
         at = STACK + (len(links) - 2 - hop) * HOP_BYTES + UTILISATION
         reported = np.ascontiguousarray(rows[:, at : at + 4]).view(">u4")[:, 0].astype(np.int64)
         window = (after.time_ns // 1000 // WINDOW_US).astype(np.int64)
-        # Egress counts a packet with the length that it has at ingress. Links are FIFO, so frame n
-        # of a link is also frame n of the next link.
+        # The egress counts packets with their length at the ingress, i.e. on the previous link.
+        # Links are FIFO, so frame n of that link is also frame n of this link.
         used = np.bincount(window - window[0], weights=before.length)
         bytes_before = np.concatenate([[0], used])[window - window[0]]
         expected = bytes_before * 8e6 / (RATE_BPS * WINDOW_US) * 1e6

@@ -38,10 +38,10 @@ PATH = ("s1", "s2", "s3", "s4", "s5")
 POINTS = [Point(switch, name) for switch in PATH for name in ("arrivals", "departures")]
 SEGMENTS = [*pairwise(POINTS)]
 DELAY_US = 500
-UDP, NUMBER = 17, 1  # IP protocol; id of the flow that alternate marking counts (all packets of h1)
+UDP, NUMBER = 17, 1  # IP protocol; id of the marked flow, which is all packets of h1
 EVERYWHERE = "10.0.0.0/24"
 GROUP_HEADER = 14 + 20 + 8  # offset in the frame of a report
-DROP_REPORTS = (1, 2)  # hw_id of drop reports by ingress and by queues
+DROP_REPORTS = (1, 2)  # hw_id in drop reports of the ingress, and of the queues
 # The last queue is only slightly faster than the flow, so most packets of a burst find it full.
 BURST_PPS, QUEUE_RATES, QUEUE_PACKETS = 20_000, 2, 4
 # On bmv2 the last queue has room for this fraction of a burst, so that it does not drop packets of
@@ -98,7 +98,9 @@ LOST = np.dtype([("node", "<u4"), ("sequence", "<u4")])
 def make_flows(
     percent: float, rate_pps: float, blocks: int, schedule: Schedule = SCHEDULE
 ) -> dict[Cause | None, Flow]:
-    """Return a flow per cause within a switch, and one that only the queue and the link may drop.
+    """Return one flow per cause within a switch, and one flow without such a cause.
+
+    Only the full queue and the link may drop packets of the latter.
 
     The flow of each cause has `percent` of all packets. The flow for the full queue is a burst.
     Raises TestbedError if no packets are left for the last flow.
@@ -227,7 +229,10 @@ def reject_bmv2_losses(net: Network, flows: Mapping[Cause | None, Flow]) -> None
 def make_entries(
     net: Network, switch: str, domain: Domain, offset_us: int
 ) -> list[fy.P4TableEntry]:
-    """Return the table entries of a switch for INT and forwarding; s3 and s4 lack some."""
+    """Return the table entries of a switch for INT and forwarding.
+
+    Some entries are left out in s3 and s4, so that these switches drop packets.
+    """
     found = entries(net, switch, domain, offset_us)
     if switch == UNROUTED.segment[0].switch:
         return without(found, net.host("x5").MAC())
@@ -290,7 +295,7 @@ def reported(outcome: Outcome, cause: Cause, flows: Mapping[Cause | None, Flow])
     ours = kept.reports[kept.reports["node"] == node] if cause.reason else kept.reports[:0]
     hops = kept.hops[ours["first_hop"]]
     right = (ours["reason"] == cause.reason) & (hops["ingress"] == outcome.in_ports[switch])
-    # A full queue also drops packets of the other flow.
+    # A full queue also drops packets of the flow without a cause within a switch.
     met = [flows[each].port for each in (cause, None if cause is FULL else cause) if each in flows]
     right &= np.isin(ours["key"]["destination_port"], met)
     place = marking_blocks(ours, hops, outcome.schedule) - blocks.start

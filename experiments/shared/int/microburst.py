@@ -70,7 +70,7 @@ class Phases:
         return [round(lasts_s * rate_pps) for lasts_s, rate_pps in self.phases]
 
     def due_ns(self, flow: Flow, rng: np.random.Generator) -> NDArray[np.uint64]:
-        """Return ascending offsets from the start of the flow; shape (count,)."""
+        """Return the send times of packets: ascending offsets from the start; shape (count,)."""
         begins_s, parts = 0.0, []
         for (lasts_s, _), count in zip(self.phases, self.counts, strict=True):
             gaps = np.maximum(rng.normal(1, JITTER, count), 0)
@@ -240,7 +240,7 @@ async def measure(options: argparse.Namespace, scale: Scale, run: Run) -> Outcom
 
 
 def reported_by(kept: Kept, flow: Flow, hops: int) -> NDArray[np.void]:
-    """Return OF_HOP, shape (reports, hops), in the order in which the last switch reported.
+    """Return OF_HOP records, shape (reports, hops), in the order of the last switch's reports.
 
     If no report is lost, this is the order of packets.
     """

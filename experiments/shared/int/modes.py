@@ -51,12 +51,12 @@ class Found:
     """Overhead and measurements of one mode, and ground truth."""
 
     mode: str
-    packets: NDArray[np.int64]  # packets of the flow on each link of the path
-    bytes: NDArray[np.int64]  # bytes of these packets on each link
-    unidentified: NDArray[np.int64]  # packets without an IPv4 identification
+    packets: NDArray[np.int64]  # number of packets of the flow on each link of the path
+    bytes: NDArray[np.int64]  # number of bytes of these packets on each link
+    unidentified: NDArray[np.int64]  # number of packets without an IPv4 identification on each link
     report_packets: int  # number of packets sent to the collector
-    report_bytes: int  # bytes of these packets
-    # bytes of these packets, summed over all links on the path to the collector
+    report_bytes: int  # number of bytes of the packets to the collector
+    # the same, summed over all links on the path to the collector
     report_link_bytes: int
     lost: int  # packets of the flow that the lossy link lost
     lost_pulses: int  # lost packets that AM-PM marked as pulses
@@ -194,7 +194,7 @@ def make_domain(net: Network, flow: Flow, mode: str) -> Domain:
 
 
 async def find_slowdown(options: argparse.Namespace, run: Run) -> float:
-    """Return the factor by which rates must be lower than on minip4; uses the most costly mode."""
+    """Return the factor by which rates must be lower than on minip4, for the most costly mode."""
     topo = ParkingLot(len(PATH))
     options.slower = 1.0
     flows = make_flows(topo, options, schedule_on(run.target))

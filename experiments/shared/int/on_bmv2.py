@@ -114,9 +114,9 @@ def read_queue(net: Network, switch: str, after: str) -> Queue:
 
 
 def read_ahead(net: Network, switch: str, after: str, flow: Flow) -> NDArray[np.int64]:
-    """Return the number of packets for the same port in bmv2 when each packet of a flow entered.
+    """Return for each packet of a flow how many packets for the same port were already in bmv2.
 
-    The number is an upper bound of the queue length in bmv2.
+    This number is an upper bound of the queue length that the packet met in bmv2.
     """
     queue = read_queue(net, switch, after)
     return queue.max_queued[queue.left["port"] == flow.port]
@@ -144,7 +144,10 @@ def unseen(
     first: SwitchTransit, inside: Sequence[Interval], record: FlowRecord,
     clocks: Mapping[str, tuple[int, float]],
 ) -> Interval:  # fmt: skip
-    """Return the bounds (ns) of each packet's delay before the first plus after the last bmv2."""
+    """Return bounds (ns) of the delay of each packet outside of the switches and their links.
+
+    This is the delay on the way to the first bmv2, plus the delay behind the last bmv2.
+    """
     received_ns = np.zeros(record.flow.count, np.int64)
     received_ns[record.received["sequence"]] = record.received["received_ns"]
     error_ns = round(2000 * max(error_us for _, error_us in clocks.values()))

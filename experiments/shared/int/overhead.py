@@ -76,7 +76,7 @@ class Case(Generic[CaseFlow_co]):
 
     @property
     def nodes_reported(self) -> list[int]:
-        """Reported switches, without the last one if the metadata is only the node id."""
+        """Switches in reports. If the metadata are only the node id, the last switch is missing."""
         last_is_reported = METADATA[self.metadata] != Instruction.NODE_ID
         return [*range(1, self.hops + 1 + last_is_reported)]
 
@@ -116,7 +116,7 @@ class Sent:
     link_error_ns: float  # max error of departure times compared with the rate of the narrow link
     # error of the transfer time at the receiver, beyond the bounds of known delays
     host_error_ns: float
-    early: float  # packets received before the end of their transmission
+    early: float  # number of packets received before the end of their transmission
     latest_ns: float  # max delay from the end of transmission to reception
 
 
@@ -125,7 +125,7 @@ class Transferred:
     """Result of a TCP bulk transfer; in real time the host kernels provide TCP."""
 
     case: Case[TcpFlow]
-    goodput_bps: float  # measured from the first to the last data at the receiver
+    goodput_bps: float  # from the first to the last arrival of data at the receiver
     retransmitted: int  # number of retransmitted segments
 
 
@@ -285,13 +285,14 @@ def sent_by(
 ) -> Sent:
     """Return the result of a UDP flow.
 
-    `passed_ns` are the times at which the switch before the narrow link received each packet and
-    sent it to the link. `handed_ns` are the bounds of the delivery times to the host. The link
-    sends a packet as soon as it has sent the previous packet and the next packet is available.
+    `passed_ns` are the times at which the switch in front of the narrow link received each packet
+    and sent it to the link. `handed_ns` are the bounds of the times at which packets were delivered
+    to the host. The link sends a packet as soon as the packet is available and the previous packet
+    has been sent.
     """
     taken_ns, left_ns = passed_ns
     received_ns = record.received["received_ns"].astype(np.int64)
-    # another check counts these packets as errors
+    # some packets were lost; another check counts them as errors
     if not len(received_ns) == len(left_ns) == case.flow.count:
         unknown = np.nan
         return Sent(

@@ -42,7 +42,7 @@ class Message(ctypes.Structure):
 
 
 def report(flow: int, packet: int, hops: int) -> bytes:
-    """Return a report of a packet, with node, interfaces, latency and queue (0xF000) per hop."""
+    """Return a report of a packet. Each hop has node id, interfaces, latency and queue (0xF000)."""
     stack = b"".join(
         struct.pack("!IHHII", hops - hop, 1, 2, 20 + hop, flow % 7) for hop in range(hops)
     )

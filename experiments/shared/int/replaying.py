@@ -44,7 +44,7 @@ class Taken:
     received: int
     in_gaps: int  # datagrams that the collector detected as lost
     kernel_drops: int  # datagrams that the kernel dropped because the socket buffer was full
-    misread: int  # counts of reports, hops, flows and values that differ from the sent data
+    misread: int  # number of counts (reports, hops, flows, values) that differ from the sent data
     reports: int
     sent_per_s: float
     seconds: float
@@ -54,7 +54,7 @@ class Taken:
 
     @property
     def lost(self) -> int:
-        """Lost datagrams."""
+        """Number of lost datagrams."""
         return self.sent - self.received
 
     @property

@@ -76,10 +76,10 @@ def _only(rows: NDArray[np.void], kept: np.dtype[np.void]) -> NDArray[np.void]:
 
 
 class ReportedHops(NamedTuple):
-    """Reports of the last switch for each packet (INT-MD), by sequence number."""
+    """For each packet (by sequence number): the report of the last switch (INT-MD)."""
 
     is_reported: NDArray[np.bool_]
-    hops: NDArray[np.void]  # OF_HOP, shape (packets, hops); zeros if the number of hops differs
+    hops: NDArray[np.void]  # OF_HOP, shape (packets, hops); zeros for another number of hops
 
 
 def reported_by(net: Network, kept: Kept, path: Sequence[str], last: SwitchTransit) -> ReportedHops:

@@ -26,7 +26,7 @@ FRAME = np.dtype([
 class SwitchTransit:
     """Packets of one flow at one switch; arrays are in the order of sending."""
 
-    arrived_ns: NDArray[np.int64]  # NEVER in all arrays if the packet did not leave the switch
+    arrived_ns: NDArray[np.int64]  # in all arrays, NEVER means that the packet did not leave
     left_ns: NDArray[np.int64]
     # Bounds of the queue length on arrival. The bounds differ if another packet left in the same
     # nanosecond. In real time the bounds also differ if a packet left before the switch received

@@ -1,4 +1,7 @@
-"""Candidates that receive records: RoCE responder, and collectors over UDP and packet sockets."""
+"""Candidates that receive records: the RoCE responder, and collectors with other sockets.
+
+The sockets are UDP sockets and packet sockets.
+"""
 
 from experiments.shared.roce.interleaved_rounds import NAP_US, Kind
 from experiments.shared.roce.offered import RECORDS_SENT, RECORDS_WRITTEN, UNUSED_MAC

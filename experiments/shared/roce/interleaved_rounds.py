@@ -81,11 +81,11 @@ class Turn(NamedTuple):
     sent: int
     seconds: float
     received: int
-    dropped: int  # frames that the kernel dropped before or at the socket of the collector
+    dropped: int  # frames that the kernel dropped on the way to the collector's socket or at it
     wrong: int  # number of wrong records in memory
     sender_ns: float  # CPU time per frame
     collector_ns: float  # CPU time per record
-    # fraction of time for which a process was runnable but had no core, max of both processes
+    # the larger of two fractions: of the time for which each process was runnable but had no core
     waited: float
 
 

@@ -23,19 +23,19 @@ WRITER = Peer("10.66.0.1", qpn=0x100, psn=0)
 # the sender repeats the frames, which a reliable connection (RC) would accept only once
 TRANSPORT = Transport.UC
 MAC, SENDER_MAC, UNUSED_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01", "02:00:00:00:00:99"
-COUNT, FLOWS = 4096, 1000  # records of the ring, and their flows
+COUNT, FLOWS = 4096, 1000  # number of records of the ring, and number of their flows
 VA_AT, PSN_AT, NETWORK_AT, ICRC = 54, 51, 14, 4  # offsets of fields in a frame of RoCEv2
 
 
 @dataclass(frozen=True, eq=False)
 class Writes:
-    """RoCE writes that fill a region with `records`, one at each of the indices `places`, in order.
+    """RoCE writes that fill a region with `records`. `places` are the indices in the writing order.
 
     `reports` is the number of switch reports per write.
     """
 
     name: str
-    records: NDArray[Any]  # (slots of the region,)
+    records: NDArray[Any]  # one record per slot of the region
     places: NDArray[np.int64]
     reports: int = 1
 

@@ -23,7 +23,7 @@ KINDS = ("RC WRITE ONLY", "RC WRITE ONLY WITH IMMEDIATE", "RC FETCH ADD",
          "UC WRITE ONLY", "UC WRITE ONLY WITH IMMEDIATE")  # fmt: skip
 TRANSPORTS = (Transport.RC, Transport.UC)
 PSN, IMMEDIATE = 0x123456, 7
-RECORD = bytes(range(44))  # length of the record of a TCP packet
+RECORD = bytes(range(44))  # as long as the record of a TCP packet
 LENGTH = 2 * len(RECORD) + 8  # length of the target region
 
 

@@ -62,7 +62,7 @@ def udp() -> tuple[int, int, int]:
 
 
 def roce(interface: str, memory: str) -> tuple[int, int, int]:
-    """Run the responder; raises AssertionError if it rejected a frame.
+    """Run the responder. Raises AssertionError if the responder rejected a frame.
 
     The NIC stays open, because the CPU time of its thread is available only while it exists.
     """

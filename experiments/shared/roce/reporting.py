@@ -45,7 +45,7 @@ RECORDS = {
 
 @dataclass(frozen=True)
 class Collection:
-    """Ring of `slots` slots, contents of its records, and non-default options of the session."""
+    """Ring of `slots` slots, the content of its records, and options of the session."""
 
     slots: int
     content: Content = Content.FLOWS
@@ -72,7 +72,7 @@ class Running:
 
 @dataclass
 class Taken:
-    """Data of the collector after the network has stopped."""
+    """Memory and counts of the collector after the network has stopped."""
 
     file: bytes = b""
     counts: Counts = field(default_factory=Counts)

@@ -12,7 +12,7 @@ from telemark.errors import note_invalid
 from telemark.results import plots
 
 AS_FAST = 0  # load to which the claims apply
-MAX_DROPPED = 0.05  # max fraction of frames that a collector drops, else no claim
+MAX_DROPPED = 0.05  # claims apply only if a collector drops at most this fraction of frames
 MAX_WAITED = 0.05  # max fraction of time in which a process waited for a core
 
 
@@ -45,12 +45,12 @@ class Round:
 
 
 def middle(rounds: Sequence[Round], what: str, *of: object) -> float:
-    """Return the median of a value over all rounds."""
+    """Return the median over all rounds of what the method `what` of Round returns."""
     return statistics.median(getattr(each, what)(*of) for each in rounds)
 
 
 def unaccounted_frames(rounds: Sequence[Round]) -> int:
-    """Return the number of frames neither received nor counted as dropped, max over turns."""
+    """Return how many frames of a turn were neither received nor counted as dropped, at most."""
     turns = [each for one in rounds for each in one.turns if each.collector != one.baseline.name]
     return max(abs(each.sent - each.received - each.dropped) for each in turns)
 

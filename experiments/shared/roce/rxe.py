@@ -54,7 +54,10 @@ def lacking(options: argparse.Namespace) -> str:
 async def reporting_to_rxe(
     run: Run, name: str, collection: Collection, rate_bps: int, program: str
 ) -> AsyncIterator[tuple[Running, Taken]]:
-    """Run a network like reporting(), but with rxe as responder and only the recorder."""
+    """Run a network like reporting(), but with rxe as responder.
+
+    The frame recorder is the only application.
+    """
     taken = Taken()
     with network(run, name, rate_bps, program) as net:
         net.run_application(RECEIVER, FrameRecorder())

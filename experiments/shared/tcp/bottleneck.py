@@ -1,4 +1,4 @@
-"""TCP bottleneck link: its queue with three congestion signals, and its rate."""
+"""Measurement of a TCP bottleneck link: queue lengths with three congestion signals, and rate."""
 
 import argparse
 import contextlib
@@ -39,7 +39,7 @@ class Kind:
 
 
 KINDS = {"drops": Kind("reno", False), "ECN": Kind("reno", True), "DCTCP": Kind("dctcp", True)}
-"""Reno with loss or with ECN marks as congestion signal, and DCTCP."""
+"""Congestion signals: Reno with loss, Reno with ECN marks, and DCTCP."""
 
 
 def product_packets() -> float:

@@ -82,7 +82,7 @@ def reported_by(frames: Sequence[bytes], hop: int) -> NDArray[np.void]:
 
 @dataclass(frozen=True)
 class Sent:
-    """Ground truth of a port between two probes; an element per pair of probes."""
+    """Ground truth of a port: what it sent between two probes. Arrays have an element per pair."""
 
     arrived: int  # number of arrived probes; fewer depart if the queue is full
     on_link: int  # number of probes that the link transmitted

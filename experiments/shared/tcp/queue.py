@@ -76,9 +76,9 @@ def _keys(frames: pcap.Frames, rows: NDArray[np.int64]) -> list[bytes]:
 
 
 def _times(path: Path) -> dict[bytes, int]:
-    """Return the time of each segment in a capture; the key is its unchanged bytes.
+    """Return the time of each segment in a capture, by those bytes that switches do not change.
 
-    Retransmissions have a different identification or timestamp.
+    A retransmission has another identification or timestamp, so it has another key.
     """
     frames = pcap.read(path)
     rows = _segments(frames)

@@ -10,8 +10,8 @@ from experiments.shared.xdp.frames import DEVICE_MAC, SENDER_MAC, checksum
 
 LENGTH = 128  # frame length in bytes, without the frame check sequence
 HOSTS = 682  # number of hosts with clean traffic; six packets per host fill one window
-# number of different attack packets; no SYN occurs twice, as the second would look like a
-# retransmission
+# number of different attack packets; it is so large that no SYN is sent twice, because the second
+# would look like a retransmission
 ATTACKS = 8192
 SYN, ACK = 2, 16
 TCP, UDP = 6, 17

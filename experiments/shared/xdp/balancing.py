@@ -82,7 +82,7 @@ def _by_iptables(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
 
 
 def _by_ipvs(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
-    """Set up IPVS like the balancer at XDP: hash of address and port, rewrites only MACs (-g)."""
+    """Set up IPVS like the balancer at XDP: it hashes address and port, and changes only MACs."""
     reals = "\n".join(
         f"ipvsadm -a -u {VIP}:{PORT} -r {address} -g -w 200" for address in _addresses()
     )

@@ -14,7 +14,7 @@ def draw_ratios(
     axes: Axes, rounds: Rounds, candidates: Sequence[Candidate], to: Candidate,
     published: Mapping[Candidate, float],
 ) -> None:  # fmt: skip
-    """Draw rates per core normalized to candidate `to`; whiskers range from min to max."""
+    """Draw rates per core, normalized to the candidate `to`. Whiskers range from min to max."""
     draw_medians(axes, [rounds.ratios(each, to) for each in candidates],
                  [each.name for each in candidates])  # fmt: skip
     draw_published(axes, candidates, published)

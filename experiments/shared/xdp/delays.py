@@ -1,7 +1,8 @@
 """Measurement of forwarding latency with timestamps on arrival and at the end of the path.
 
-Two programs read the same clock, one before the program of the candidate and one before the counter
-of departing packets. All programs run on one core with real-time priority (SCHED_FIFO).
+Two programs read the same clock. One runs just before the program of the candidate, the other just
+before the counter of departing packets. All programs run on one core with real-time priority
+(SCHED_FIFO).
 """
 
 import os
@@ -80,7 +81,7 @@ def _ready(candidate: Candidate, plan: Plan, stack: ExitStack) -> Measured:
         ended = stack.enter_context(load(SOURCE, sizes={"took_ns": limit}))
         if (
             candidate in ENDS
-        ):  # attached before the program of the candidate, because the first program runs first
+        ):  # attached earlier than the candidate's program, because programs run in this order
             stack.enter_context(attach_xdp(ended.programs["end_at_xdp"], ENDS[candidate]))
         else:
             stack.enter_context(attach_tc(ended.programs["end_at_tc"], SINK))

@@ -32,7 +32,7 @@ Counts = NDArray[np.int64]  # shape (measuring points, labels)
 
 
 class Acted(NamedTuple):
-    """Actions after a window, namely alerts and rules, with their times."""
+    """Reaction to a window: its alerts, and the times at which alerts and rules were ready."""
 
     window: int
     alerts: list[Alert]
@@ -46,7 +46,7 @@ class StreamResult(NamedTuple):
     acted: list[Acted]
     began_ns: int  # departure time of the first attack packet; 0 if there is no attack
     before: list[Counts]  # counts at the start of each window and at the end
-    blocked_from: Counts | None  # counts at the first packet after all rules were in force
+    blocked_from: Counts | None  # counts at the time when all rules were in force
 
 
 class Scene:
@@ -132,13 +132,13 @@ def _is_acted(reading: Sequence[Future[Acted]]) -> bool:
 
 
 def first_alert(result: StreamResult, kind: Kind) -> Acted | None:
-    """Return the actions with the first alert of this kind."""
+    """Return the first reaction that has an alert of this kind."""
     return next((each for each in result.acted
                  if any(alert.kind is kind for alert in each.alerts)), None)  # fmt: skip
 
 
 def lost(counts: Counts) -> int:
-    """Return the number of packets that were lost or do not belong to the experiment."""
+    """Return the number of packets that were lost, plus packets from outside of the experiment."""
     place = {name: number for number, name in enumerate(PLACES)}
     return int((counts[place["leave"]] - counts[place["arrive"]]).sum() + counts[:, 0].sum())
 

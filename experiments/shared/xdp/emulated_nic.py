@@ -22,7 +22,7 @@ CHUNK = 50_000
 
 
 class Flood(NamedTuple):
-    """Counts of arrived flood frames, and of flood frames and other frames lost at a full ring."""
+    """Numbers of flood frames that arrived, and of frames (any) that were lost at a full ring."""
 
     arrived: int = 0
     lost: int = 0

@@ -38,8 +38,8 @@ SERVERS = (UNFILTERED, FILTERED, UNREAD)
 class Awake:
     """Process that keeps an idle core awake until close() or until this process exits.
 
-    Wake-up latency would dominate RTT variations: in a virtual machine, the host gives a halted
-    core to other machines and returns it late.
+    Otherwise, variations of the RTT would mainly be wake-up latencies: in a virtual machine, the
+    host gives a halted core to other machines, and returns it late.
     """
 
     def __init__(self, core: int) -> None:
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
     floods_pps: Sequence[int]
     seconds: float
     rounds: int
-    cores: Sequence[int]  # core of client and server, core of packet arrivals
+    cores: Sequence[int]  # two cores: that of client and server, and that of packet arrivals
 
 
 class FloodedServer:
@@ -117,7 +117,7 @@ class FloodedServer:
 
 
 def _arrivals(stack: ExitStack, name: str) -> tuple[Program, Callable[[], int]]:
-    """Return the program for arriving frames, and a function that returns its number of drops."""
+    """Return the program for arriving frames, and a function that returns how many it dropped."""
     if name == FILTERED:
         rules = Filter(stack.enter_context(load(SOURCE)))
         rules.add(Rule(protocol=UDP, destination_port=PORT))
@@ -152,7 +152,7 @@ def _link(serving: VethPair, asking: VethPair) -> None:
 
 
 def _receive_on(core: int, veth: VethPair) -> None:
-    """Process received packets of the server on `core` (RPS), not on the core of the sender."""
+    """Let `core` process the packets to the server (RPS), instead of the core of the sender."""
     mask = ",".join([f"{1 << core % 32:x}", *["00000000"] * (core // 32)])
     file = f"/sys/class/net/{SERVER}/queues/rx-0/rps_cpus"
     veth.run(f"unshare --mount sh -ec 'mount -t sysfs sysfs /sys; echo {mask} > {file}'")

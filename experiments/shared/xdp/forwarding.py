@@ -1,7 +1,7 @@
 """Candidates that forward packets to the far end of a veth pair, which counts the packets.
 
-XDP counts packets that XDP sent, and tc counts packets that the network stack sent. In both cases,
-this hook is the cheapest one, because a veth device copies packets of the network stack before XDP.
+Packets that XDP sent are counted at XDP. Packets that the network stack sent are counted at tc,
+because a veth device copies them before XDP. So packets are counted where it costs least.
 """
 
 import socket
@@ -16,7 +16,7 @@ from experiments.shared.xdp.veth_setup import DEVICE, OUT, PEER, SINK, VethPair
 FORWARD = "ebpf/datapath/forward.bpf.c"
 DESTINATION = "198.18.0.1"  # address reached via the second device (RFC 2544 range)
 NEXT_HOP_MAC, BRIDGE_MAC = "02:00:00:00:00:03", "02:00:00:00:00:04"
-RESTORED = 14  # bytes that programs change, namely addresses
+RESTORED = 14  # number of bytes that programs may change: the Ethernet header
 
 
 def _back(veth: VethPair, stack: ExitStack) -> ReadyCandidate:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 DEVICE_MAC, SENDER_MAC = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 ADDRESS, NETWORK = "10.0.0.1", "10.0.0.0/8"
-PORT = 9  # discard
+PORT = 9  # port of the discard service
 FLOWS = 4096
-LENGTH = 60  # bytes of the shortest Ethernet frame, without the frame check sequence
+LENGTH = 60  # length of the shortest Ethernet frame in bytes, without the frame check sequence
 
 
 def flows(count: int = FLOWS, *, port: int = PORT, destination: str = ADDRESS) -> list[bytes]:

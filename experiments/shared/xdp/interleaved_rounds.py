@@ -34,7 +34,7 @@ class ReadyCandidate(NamedTuple):
     take: Callable[[int], object] | None = None
     burst: int = 0
     beside_ns: Callable[[], int] = lambda: 0  # CPU time of another thread on the same core
-    # context in which a process runs on another core while packets arrive
+    # function that runs a process on another core while packets arrive
     follow: Callable[[ctypes.c_int], None] | None = None
 
 
@@ -122,7 +122,7 @@ class Offer(NamedTuple):
     """Offered load of each candidate in a round."""
 
     frames: Sequence[bytes]
-    packets: int  # per core
+    packets: int  # number of packets per core
     cores: Sequence[Sequence[int]]  # sets of cores, which are used sequentially
     restored: int = 0  # number of bytes that programs change, see live()
 

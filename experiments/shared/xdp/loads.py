@@ -22,7 +22,7 @@ from telemark.errors import note_invalid
 
 # size of a socket's ring, for packets that arrive while other processes use the core
 LARGE_RING = 4 * RING
-MAX_WAITED = 0.3  # max fraction of time in which other processes use the core of a thread
+MAX_WAITED = 0.3  # a measurement is repeated if others use a core for more than this fraction
 MAX_AT_SOCKETS_PPS = 1_000_000  # above this rate, the ring of a process sometimes overflows
 TRIES = 20  # max number of tries of a measurement that exceeds MAX_WAITED
 
@@ -49,7 +49,7 @@ class Plan(NamedTuple):
     loads_pps: Sequence[int]
     seconds: float
     rounds: int
-    cores: Sequence[int]  # core of packet arrivals, core of a process
+    cores: Sequence[int]  # two cores: that of packet arrivals, and that of a process
 
 
 def _at_socket(*, sleeps: bool) -> Candidate:
@@ -110,7 +110,7 @@ def _turn(
 
 
 def _at_last(plan: Plan, of: tuple[int, str, int], pace: Pace, ready: ReadyCandidate) -> Loaded:
-    """Return the first measurement within MAX_WAITED, or the last measurement if there is none."""
+    """Repeat a measurement until it is within MAX_WAITED, or TRIES times. Return the last one."""
     (number, name, pps), why = of, ""
     for tries in range(1, TRIES + 1):
         before = ready.counted()
@@ -137,7 +137,7 @@ def _at_last(plan: Plan, of: tuple[int, str, int], pace: Pace, ready: ReadyCandi
 def _offered(
     plan: Plan, pace: Pace, ready: ReadyCandidate, pps: int
 ) -> tuple[Offered, float, float]:
-    """Offer a load; return the result, and the process times (busy, waiting) as fractions."""
+    """Offer a load. Return the result, and in which fractions of time a process ran, and waited."""
 
     def follow() -> tuple[float, float]:
         if ready.follow is None:

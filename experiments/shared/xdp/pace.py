@@ -1,4 +1,4 @@
-"""Live frames at a given rate; a program before the candidate drops frames that are not due.
+"""Live frames at a given rate. A program in front of the candidate drops frames that are not due.
 
 Starting and stopping live frames takes milliseconds, so a thread cannot sleep between packets. The
 thread therefore never sleeps, and the program measures the fraction of time used by frames that
@@ -18,13 +18,13 @@ SOURCE = "ebpf/datapath/pace.bpf.c"
 BATCH = 64  # frames per burst
 TRIAL_S, NEVER_PPS = 0.002, 1
 SHORTEST_NS = 20  # min time per frame, which bounds the number of frames
-# number of frames, normalized to the estimated number, so that the frames last long enough
+# ratio of injected to estimated frames, so that the frames last long enough
 ENOUGH = 1.2
 STATE = ("began_ns", "passed_ns", "lost_ns", "used_ns", "frames", "offered", "last_offered")
 
 
 class Offered(NamedTuple):
-    """Number of offered packets, and time used for them."""
+    """Number of offered packets, and the time that was used for them."""
 
     packets: int
     wall_ns: int

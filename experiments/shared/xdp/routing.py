@@ -16,7 +16,7 @@ from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, SINK, VethPair
 
 NEXT_HOP = "192.168.0.2"
-TTL_AND_MACS = 34  # number of bytes that a router changes, namely Ethernet and IPv4 headers
+TTL_AND_MACS = 34  # number of bytes that a router may change: Ethernet and IPv4 headers
 FIRST, LAST = 11 << 24, 126 << 24  # address range of routes and destinations
 # Percentage of routes with each prefix length, approximately as in the table of the Internet.
 LENGTHS = {24: 60, 23: 10, 22: 12, 21: 5, 20: 5, 19: 4, 18: 2, 16: 2}

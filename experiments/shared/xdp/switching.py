@@ -42,7 +42,7 @@ def _set_up(veth: VethPair, stack: ExitStack) -> ReadyCandidate:
     arrived = 0
 
     def take(packets: int) -> None:
-        """Wait until all packets have left or are lost (a loss makes the run inconclusive)."""
+        """Wait until all packets have left or were lost. A loss makes the run inconclusive."""
         nonlocal arrived
         arrived += packets
         until = time.monotonic() + PATIENCE_S

@@ -47,7 +47,7 @@ class End:
         self._write(f"{after_s} {seconds}")
 
     def answered(self) -> float:
-        """Return the transactions/s of the last call of ask()."""
+        """Return the rate of the transactions that the last ask() started, in transactions/s."""
         return float(self._read())
 
     def _write(self, line: str) -> None:

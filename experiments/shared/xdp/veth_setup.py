@@ -26,7 +26,7 @@ class VethPair:
         """Create the namespace. Raises TestbedError."""
         here = os.open(OWN, os.O_RDONLY)
         try:
-            with enter_namespace(here):  # original namespace, to return to it later
+            with enter_namespace(here):  # this block returns to the original namespace at its end
                 _unshare()
                 self._namespace = os.open(OWN, os.O_RDONLY)
                 self._make()

@@ -1,6 +1,6 @@
-/* Stores Key-Write reports of DTA in a log. An index has the last report of each key, and each
- * report has a link to the previous report of its key. So a reader finds all reports of a key that
- * are in the log. */
+/* Stores Key-Write reports of DTA in a log. An index points to the last report of each key, and
+ * each report points to the previous report of its key. So a reader finds all reports of a key in
+ * the log. */
 #include "key_write.h"
 
 enum { ENTRIES = 1 << 16, REPORTS = 1 << 16 };
@@ -9,7 +9,8 @@ const unsigned report_bytes = KEY_WRITE_BYTES;
 
 static struct {
     uint8_t key[KEY], value[DATA];
-    uint32_t before; /* report number modulo 2^32, counted from 1; 0 means none */
+    /* number of the previous report of the key, modulo 2^32, counted from 1; 0 means none */
+    uint32_t before;
 } reports[REPORTS];
 
 static struct {

@@ -1,5 +1,5 @@
-/* Stores records of 44 bytes in a ring. An index has the last record and the record count of each
- * flow. */
+/* Stores records of 44 bytes in a ring. For each flow, an index has the last record and the number
+ * of records. */
 #include "keep.h"
 
 enum { RECORD = 44, KEY = 36, RECORDS = 4096, ENTRIES = 1 << 17 };

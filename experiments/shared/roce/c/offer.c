@@ -90,8 +90,8 @@ static void sleep_until(uint64_t time_ns)
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
 }
 
-/* Sends frame `sent` and the following frames; returns how many frames the interface accepted. The
- * call ends at a frame that the interface drops (and counts). In Linux 6.7 and newer, veth reports
+/* Sends frames in one call, from frame `sent` on; returns how many frames the interface accepted.
+ * The call ends at a frame that the interface drops (and counts). From Linux 6.7 on, veth reports
  * the drop (ENOBUFS), but only if the dropped frame was the first frame of the call. */
 static uint64_t send_burst(int fd, uint64_t sent, unsigned kinds)
 {

@@ -100,7 +100,8 @@ static bool take_frames(struct collector *collector)
     }
 }
 
-/* This candidate receives no frames; its socket only suppresses ICMP port unreachable messages. */
+/* If another socket receives the frames (`takes_all` is false), this socket only suppresses ICMP
+ * "port unreachable" messages. */
 static int open_udp(const char *address, uint16_t port, bool takes_all)
 {
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_port = htons(port),
