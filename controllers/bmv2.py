@@ -72,7 +72,7 @@ class Bmv2Connection(fy.Switch):  # type: ignore[misc]  # final, but registers n
     def _write_register(self, entry: fy.P4RegisterEntry) -> None:
         register = self.p4info.registers[entry.register_id]
         kind = _kind(register)
-        # raises an exception for values that are too large for the cells
+        # encode now: this raises an exception if a value is too large for its cell
         encoded = kind.encode_bytes(entry.data)
         value = int.from_bytes(encoded, "big", signed=kind.signed) % (1 << kind.bitwidth)
         _check_index(register, entry.index)

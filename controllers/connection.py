@@ -18,8 +18,8 @@ from telemark.network import Network
 
 CPU_PORT = 255  # in p4src/include/allocation.p4
 
-# finsy also requests gNMI, and warns that these switches do not support gNMI. Users cannot change
-# that.
+# finsy also requests gNMI, and warns that these switches do not support gNMI. The warning is
+# hidden, because users cannot change this.
 logging.getLogger("finsy").setLevel(logging.ERROR)
 
 
@@ -57,9 +57,9 @@ _schemas = P4SchemaCache()
 
 @cache
 def _p4info(path: Path) -> p4i.P4Info:
-    """Read a P4Info file once for all switches with this program.
+    """Return the content of a P4Info file.
 
-    The file does not change during a run.
+    It is read only once for all switches with this program, because it does not change in a run.
     """
     info = text_format.Parse(path.read_text(), p4i.P4Info())
     for table in info.tables:

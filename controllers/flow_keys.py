@@ -30,7 +30,10 @@ def networks(flow: FlowKey) -> tuple[IPv4Network | IPv6Network, IPv4Network | IP
 
 
 def known_bits(flow: FlowKey) -> int:
-    """Return how many key bits are not wildcards; the entry with the most such bits applies."""
+    """Return how many key bits are not wildcards.
+
+    If several entries match a packet, the entry with the most such bits applies.
+    """
     return (
         sum(network.prefixlen for network in networks(flow))
         + 8 * (flow.protocol is not None)

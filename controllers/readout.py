@@ -21,21 +21,21 @@ from telemark.session.clock import Clock
 ATTEMPTS = 5
 TIMEOUT_S = 0.2
 AT_ONCE = 32
-"""Maximum outstanding requests; finsy drops packets beyond 50 in its queue."""
+"""Maximum number of requests without a response. finsy's queue drops packets if it has 50."""
 
 MOST_ROUNDS = 200
-"""Maximum round trips to measure a clock."""
+"""Maximum number of round trips in one measurement of a clock."""
 
 CLOCK = 0
-"""Record without registers; only `switch_us` of the response is used."""
+"""Number of a record without registers. Of its response, only `switch_us` is used."""
 
 CLOCK_BITS = 48
-"""The switches' clocks count microseconds modulo 2 to this power."""
+"""Clocks of switches count microseconds modulo 2^CLOCK_BITS."""
 
 RESOLUTION_US = 1  # resolution of the clocks of switches
 
 _WRITE = 0x8000  # flag in a record number, see readout.p4
-_VALUES = 4  # 64-bit values in a write request
+_VALUES = 4  # number of 64-bit values in a write request
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class Readouts:
     async def read(self, record: int, index: int = 0) -> Readout:
         """Read the registers of the record with number `record` at `index`.
 
-        The values of the ingress registers are from one moment, and so are the values of the egress
-        registers.
+        All values of ingress registers are from the same time. All values of egress registers are
+        from the same time, too, which may differ from that of the ingress.
         """
         answer, _ = await self._ask_until_answered(record, index)
         return answer
@@ -123,8 +123,8 @@ class Readouts:
 
         The offset is computed from the shortest of several round trips. The switch timestamps each
         response in whole microseconds. If the clocks have different rates, the offset is valid only
-        now. If the error exceeds `good_us`, e.g. on a loaded machine, more round trips follow, up
-        to MAX_ROUNDS.
+        at the time of the call. If the error exceeds `good_us`, e.g. on a loaded machine, more
+        round trips follow, up to MOST_ROUNDS.
         """
         trips: list[tuple[int, int, int]] = []
         while len(trips) < rounds or (
@@ -158,7 +158,10 @@ class Readouts:
 
 
 def _half_of(trip_ns: int) -> float:
-    """Return the maximum error (us) of an offset from one round trip: half of its duration."""
+    """Return the maximum error (us) of an offset that was computed from one round trip.
+
+    It is half of the duration of the round trip, plus half of the resolution.
+    """
     return trip_ns / 2000 + RESOLUTION_US / 2
 
 

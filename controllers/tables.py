@@ -1,6 +1,6 @@
-"""Makes a switch's tables contain exactly the wanted entries.
+"""Inserts the wanted entries into a switch's tables, and deletes all other entries.
 
-Other entries, which an earlier controller may have inserted, are removed.
+An earlier controller may have inserted other entries.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ _Key = tuple[int, int, frozenset[bytes]]
 async def reconcile(
     switch: fy.Switch, wanted: Sequence[fy.P4TableEntry], may_stay: Sequence[fy.P4TableEntry] = ()
 ) -> None:
-    """Insert, modify and delete entries until the switch's tables hold exactly the wanted entries.
+    """Insert, modify and delete entries until the switch's tables contain exactly the wanted ones.
 
-    Entries that are unchanged or in `may_stay` are not touched, so traffic is not affected. Default
-    actions are set first. Then entries are inserted in the given order. So an entry takes effect
-    only after all entries before it. Raises finsy's P4ClientError.
+    Entries that are unchanged or in `may_stay` are not touched, so their traffic is not affected.
+    Default actions are set first. Then entries are inserted in the given order. So each entry takes
+    effect after the entries that precede it. Raises finsy's P4ClientError.
     """
     encoded = [entry.encode(switch.p4info) for entry in wanted]
     defaults = [entity for entity in encoded if entity.table_entry.is_default_action]
@@ -37,7 +37,7 @@ async def reconcile(
 
 
 async def _present(switch: fy.Switch) -> list[p4r.Entity]:
-    """Return the entries of all tables, but not default and constant entries."""
+    """Return the entries of all tables, except for default entries and constant entries."""
     constant = {table.id for table in switch.p4info.tables if table.is_const}
     # finsy declares read() as a coroutine in its overloads, but read() is an async generator.
     found = switch.read([fy.P4TableEntry()])

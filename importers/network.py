@@ -13,7 +13,7 @@ from mininet.topo import Topo
 from telemark.errors import TestbedError
 from telemark.network import Network
 
-GRPC_PORT = 50051  # TCP port of the first switch, as in p4lang/tutorials; device ids start at 0
+GRPC_PORT = 50051  # TCP port of the first switch, as in p4lang/tutorials
 
 
 class TablePopulation(Protocol):
@@ -56,7 +56,7 @@ class Switch:
     name: str
     device_id: int
     grpc_port: int
-    program: Path  # P4 source
+    program: Path  # path of the P4 source
     populations: Sequence[TablePopulation] = ()
     options: Sequence[str] = ()  # options of `minip4 switch`
 

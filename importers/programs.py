@@ -18,7 +18,7 @@ def replaced_program(given: Path, names: set[str | None]) -> str | None:
 
 def find_program(given: Path, folder: Path) -> Path:
     """Find a program. Its path is relative to the working directory or to the exercise's folder."""
-    # no duplicates, because both paths may be the same
+    # a dict, to list the path only once if both paths are the same
     tried = dict.fromkeys((given.absolute(), folder / given))
     for path in tried:
         if path.is_file():

@@ -38,8 +38,9 @@ async def _run(described: DescribedNetwork, options: argparse.Namespace, run: Ru
     programs = {switch.name: switch.program for switch in described.switches}
     switch_options = {switch.name: switch.options for switch in described.switches}
     with (
-        # The user's commands run inside this block. At its end, the block reports scripts that
-        # failed. This is before the network stops, because that makes other scripts fail.
+        # The user's commands run inside this block. The block ends before the network stops, and
+        # then reports scripts that failed. A later report would be wrong, because scripts fail
+        # when the network stops.
         Network(
             topo, dataclasses.replace(run, interactive=False), program=programs,
             switch_options=switch_options, capture=run.keeps,

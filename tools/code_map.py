@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# For each system, the steps of a packet or report, and the files of each step, in order.
+# For each system: the steps that a packet or report takes, in order, and the files of each step.
 SYSTEMS: dict[str, dict[str, list[str]]] = {
     "Alternate marking": {
         "switch": [
@@ -137,7 +137,7 @@ def _summary(path: Path) -> str:
 
 
 def files(patterns: list[str]) -> list[Path]:
-    """Return the files of a step, each once, in order; a pattern without match is an error."""
+    """Return the files of a step in order, without duplicates. Each pattern must match a file."""
     found: list[Path] = []
     for pattern in patterns:
         matches = [path for path in sorted(ROOT.glob(pattern)) if path.name != "__init__.py"]

@@ -22,7 +22,7 @@ COMMON = "common options"  # title of the group in the help text of each experim
 
 
 class _ParserFound(Exception):
-    """Exception with the parser of a command, raised when the command parses its arguments."""
+    """Raised when a command parses its arguments. The exception has the command's parser."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         super().__init__()

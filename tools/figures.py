@@ -52,7 +52,7 @@ SAMPLING = 0x3  # one packet in four is a sample, because few packets are sent
 
 
 class Drawing(NamedTuple):
-    """Marking method of a figure, and a seed with which the figure shows losses and pulses."""
+    """Marking method of a figure, and a seed for which the figure shows losses and pulses."""
 
     methods: Method
     seed: int = 1
@@ -69,7 +69,11 @@ DRAWINGS = {
 
 @dataclass(frozen=True)
 class Wire:
-    """Packets in sending order: arrays of n times, in blocks since the first block; NaN if lost."""
+    """Packets in sending order, as arrays with n elements.
+
+    Times are in block lengths since the start of the first block; NaN means that the packet was
+    lost.
+    """
 
     sent: np.ndarray
     received: np.ndarray
@@ -83,7 +87,7 @@ def main(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     # store text as characters instead of outlines, for smaller files
     mpl.rcParams["svg.fonttype"] = "none"
-    programs: dict[Source, CompiledProgram] = {}  # one program, compiled for the first figure
+    programs: dict[Source, CompiledProgram] = {}  # all figures use one program, compiled once
     for name, drawing in DRAWINGS.items():
         with tempfile.TemporaryDirectory() as scratch, Progress() as progress:
             clock = VirtualClock()

@@ -12,7 +12,10 @@ SCRIPTS = ("experiments", "benchmarks")
 
 
 def modules() -> dict[str, Path]:
-    """Return the modules and scripts of the project by dotted name; __init__.py by its package."""
+    """Return the modules and scripts of the project by dotted name.
+
+    The name of an __init__.py is that of its package.
+    """
     found = {}
     for top in (*OURS, *SCRIPTS):
         for path in sorted((ROOT / top).rglob("*.py")):

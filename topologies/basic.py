@@ -1,7 +1,7 @@
 """Small topologies: a line, a ring, a dumbbell and a parking lot.
 
-The docstring of each class says which links get the link parameters (telemark.topology.links). They
-apply in each direction.
+The docstring of each class says which links get the link parameters (telemark.topology.links). The
+parameters apply in each direction.
 """
 
 from itertools import pairwise
@@ -17,7 +17,7 @@ class Line(Topo):
     """
 
     def build(self, switches: int = 3, **link: float | str) -> None:
-        if "delay" not in link:  # Mininet's parameter for the same property as delay_us
+        if "delay" not in link:  # Mininet's name of delay_us
             link.setdefault("delay_us", 1000)
         names = [self.addSwitch(f"s{number}") for number in range(1, switches + 1)]
         self.addLink(self.addHost("h1"), names[0])

@@ -56,7 +56,8 @@ class LeafSpine(Topo):
         for number, leaf in enumerate(leaf_names):
             for host in range(1, hosts + 1):
                 address = f"10.{pod}.{number}.{host}"
-                # number of earlier hosts; len(topo.hosts()) would be slower
+                # number of hosts that were added before this leaf; len(topo.hosts()) would be
+                # slower
                 before = (pod * leaves + number) * hosts
                 name = f"h{before + host}"
                 self.addLink(self.addHost(name, ip=f"{address}/8"), leaf)

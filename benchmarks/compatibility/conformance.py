@@ -39,7 +39,7 @@ NAME = "benchmark_conformance"
 
 @dataclass(frozen=True)
 class Question:
-    """Question about some programs; `needed` is the required percentage of correct answers."""
+    """Question about some programs. `needed` percent of the answers must be good."""
 
     text: str
     is_asked: Callable[[Result], object]
@@ -53,7 +53,7 @@ QUESTIONS = (
         "STF scripts of v1model programs pass",
         lambda r: r.stf is not None,
         lambda r: r.stf == "",
-        # less than 100, because one program calls a function that its test implements in C++
+        # not 100, because one program calls a function that p4c's test of it implements in C++
         needed=99.5,
         why=lambda r: r.reason or str(r.stf),
     ),
@@ -146,7 +146,7 @@ def arguments() -> argparse.Namespace:
         help="timeout per program (default: %(default)s s)")  # fmt: skip
     add("--out", type=Path, default=REPOSITORY / "results" / NAME, metavar="DIR",
         help=f"results directory (default: results/{NAME})")  # fmt: skip
-    # Parameters that every summary contains.
+    # Every summary contains these parameters, but this script has no such options.
     parser.set_defaults(target="minip4", time="real", quick=False, seed=0)
     return parser.parse_args()
 
@@ -203,7 +203,7 @@ def report(results: Sequence[Result], corpus: Path, seconds: float) -> Report:
         percent = 100 * good / len(asked)
         rows.append((question.text, good, len(asked), f"{percent:.1f}"))
         if question.needed is not None:
-            # A Check has a symmetric tolerance, so the range is from `needed` to 100 %.
+            # A Check has a symmetric tolerance. With this one, results from `needed` to 100 % pass.
             middle, half = (100 + question.needed) / 2, (100 - question.needed) / 2
             checks.append(Check(f"{question.text.strip()}, %", percent, middle, half))
         if question.why is not None:

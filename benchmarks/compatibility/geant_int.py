@@ -76,7 +76,7 @@ class KeepingCollector(Collector):
         super().take(part)
 
     def result(self) -> Any:
-        """Return findings, and the sequence number and hops of each report."""
+        """Return the findings, and for each report its sequence number and its hops."""
         reports = [
             (int(part.groups["sequence"][report["group"]]),
              part.hops[report["first_hop"] :][: report["hops"]])
@@ -86,10 +86,10 @@ class KeepingCollector(Collector):
 
 
 class FrameCounter(Application):
-    """Counter of frames, and of bytes in each frame beyond the length in its IP header.
+    """Counts frames, and in each frame the bytes behind the end of the IP packet.
 
-    The sink of the program removes only its own metadata; it leaves metadata of earlier nodes in
-    the packet.
+    There may be such bytes, because the sink of the program removes only its own metadata, but not
+    those of earlier nodes.
     """
 
     def start(self, host: Host) -> None:
@@ -103,7 +103,7 @@ class FrameCounter(Application):
             self._extra.append(len(each.frame) - 14 - IP(each.frame[14:]).len)
 
     def result(self) -> list[int]:
-        """Return the bytes beyond the IP packet in each frame."""
+        """Return for each frame the number of bytes behind the end of the IP packet."""
         return self._extra
 
 
@@ -152,7 +152,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def with_cast(clone: Path, folder: Path) -> Path:
-    """Copy the program and add the cast. Raises TestbedError if the clone has another program."""
+    """Copy the program, and add the missing cast. Raises TestbedError for another program."""
     source = clone / "p4src" / "int_v1.0"
     changed = folder / "include" / "int_source.p4"
     try:

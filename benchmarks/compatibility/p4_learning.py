@@ -126,7 +126,7 @@ def check_recirculations(expected: Callable[[int], int], output: str) -> str | N
 
 
 def check_tos_cells(output: str) -> str | None:
-    """Check the cells for two ToS values: of the packet, and of the ICMP error that h2 returns."""
+    """Check two cells: for the ToS of the packet, and for that of the ICMP error from h2."""
     # ToS of an ICMP error of Linux (icmp_send): IPTOS_TOS_MASK, IPTOS_PREC_INTERNETCONTROL
     answer = 50 & 0x1E | 0xC0
     return compare(parse_cells(output), {tos: tos for tos in (50, answer)}, "cells")
@@ -156,14 +156,14 @@ def check_multicast(output: str) -> str | None:
 
 
 def check_balance(output: str) -> str | None:
-    """Check that all 200 packets were delivered, at least a tenth over each link."""
+    """Check that all 200 packets were delivered, and that each link carried at least a tenth."""
     counts = [count_sent(output, link)[-1] for link in LINKS]
     ok = sum(counts) == 200 and min(counts) >= 20
     return None if ok else f"packets per link: {counts}"
 
 
 def check_flowlets(output: str) -> str | None:
-    """Check that most packets without gaps use one link, and packets with gaps use all links."""
+    """Check flowlets: without gaps, most packets use one link; with gaps, all links are used."""
     dense, sparse = zip(*(count_sent(output, link) for link in LINKS), strict=True)
     ok = sum(dense) == sum(sparse) == 60 and max(dense) > 30 and min(sparse) > 0
     return None if ok else f"packets per link: {dense} without gaps, {sparse} with gaps"
@@ -230,7 +230,10 @@ def several_links(file: str, sender: str) -> Network:
 
 
 def flowlets(file: str, sender: str) -> Network:
-    """Return a network with packets without gaps, then with gaps above 100 and 200 ms."""
+    """Return a network in which packets are sent without gaps, and then with gaps.
+
+    The gaps are longer than 100 ms and than 200 ms.
+    """
     send = [f"h1 python3 {sender} 10.0.6.2 60 {gap_s} > /dev/null" for gap_s in (0, 0.25)]
     commands = "\n".join([SENT, send[0], "sh sleep 1", SENT, send[1], "sh sleep 1", SENT])
     return make_network(file, commands, check_flowlets)
@@ -249,7 +252,7 @@ def counters(file: str, counted: str) -> Network:
 
 
 def meters(file: str) -> Network:
-    """Return a network with meters; rates and intervals are doubled, since rates are integers."""
+    """Return a network with meters. Rates are integers, so rates and intervals are doubled."""
     frame = "Ether(src='aa:aa:aa:aa:aa:aa', dst='00:00:0a:00:00:02') / IP(dst='10.0.1.2') / UDP()"
     commands = [record_frames("h2"), send_frames("h1", frame, 10, 0.5), "sh sleep 2",
                 send_frames("h1", frame, 5, 1.2), show_frames("h2")]  # fmt: skip

@@ -48,7 +48,7 @@ class Exercise:
 
 
 def check_tunnels(output: str) -> str | None:
-    """Check that h2 receives its own message and, through its tunnel, the message to h3."""
+    """Check that h2 receives two messages: its own, and through its tunnel the message to h3."""
     received = re.findall(r"dst_id *= (\d+)|dst *= (10\.0\.[23]\.\d)", output)
     seen = [tunnel or address for tunnel, address in received]
     expected = ["10.0.2.2", "2", "10.0.2.2", "2", "10.0.3.3"]

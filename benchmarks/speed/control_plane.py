@@ -3,8 +3,8 @@
 First, each operation runs in this process on tables of each match kind with 1,000, 10,000 and
 100,000 entries. Then a switch forwards 100,000 packets/s while a controller writes, reads and ages
 100,000 entries. In a virtual machine, interrupts count as CPU time of the interrupted thread. So
-interrupts can only increase the measured time. Therefore a table with a long hold is measured up to
-three times and the shortest hold counts.
+interrupts can only increase the measured time. Therefore, if an operation holds the lock for long,
+the benchmark measures the table up to three times, and the shortest time counts.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -34,25 +34,25 @@ SIZES, QUICK_SIZES = (1_000, 10_000, 100_000), (1_000, 5_000)
 TABLE, ACTION, CELLS = "ControlIngress.entries", "ControlIngress.note", "ControlIngress.cells"
 PACKETS_PER_S = 100_000
 RING_FRAMES = 16_384  # frames in the receive ring of a port (4 MB in slots of 256 bytes)
-SECONDS = 2.0  # duration of one run of the generator, which is restarted until the measurement ends
+SECONDS = 2.0  # duration of one run of the generator; it is restarted until the measurement ends
 RING_US = RING_FRAMES / PACKETS_PER_S * 1e6  # time for which the ring can buffer unread packets
 SHARE = 0.01  # max lock hold time, as a fraction of RING_US
 MAX_TRIES = 3
 
 
 class Longest(NamedTuple):
-    """Longest hold of the lock by an operation."""
+    """Longest time for which an operation held the lock at once."""
 
     operation: str
     table: str
     entries: int
-    us: float  # wall clock
-    cpu_us: float  # max CPU time of a hold
-    words: int  # max number of memory words accessed while the lock was held once
+    us: float  # wall time
+    cpu_us: float  # max CPU time for which the operation held the lock at once
+    words: int  # max number of memory words that it accessed while it held the lock at once
 
 
 class HoldMeasurement:
-    """Longest hold of each operation on one table."""
+    """Measures for each operation on one table how long it holds the lock at once."""
 
     def __init__(self, kind: str, count: int, seed: int) -> None:
         self.kind, self.count = kind, count
@@ -61,7 +61,7 @@ class HoldMeasurement:
         self._keys = [key for key, _ in keys(kind, count, random.Random(seed))]
 
     def measure(self) -> None:
-        """Run each operation once and return its longest hold."""
+        """Run each operation once, and note the longest time for which it held the lock."""
         count = self.count
         self._note("insert, one by one", self._insert)
         self._note("read", lambda: self._engine.table_entries(TABLE))
@@ -109,7 +109,10 @@ class HoldMeasurement:
 
 
 def measure_holds(kind: str, count: int, seed: int) -> list[Longest]:
-    """Return the longest hold of each operation, as the min of up to MAX_TRIES measurements."""
+    """Return the longest hold of each operation.
+
+    The best of up to MAX_TRIES measurements counts.
+    """
     rows: list[Longest] = []
     for _ in range(MAX_TRIES):
         held = HoldMeasurement(kind, count, seed)
@@ -163,7 +166,7 @@ def measure_under_load(run: Run, entries: int) -> tuple[int, int, dict[str, Any]
 
 
 def steps(switch: Switch, entries: int) -> list[tuple[str, Callable[[], object]]]:
-    """Return the operations of the controller, in order. Entries can become idle during each."""
+    """Return the controller's operations in order. Entries may become idle during any of them."""
 
     def read() -> None:
         if (found := switch.read()) != entries:
@@ -197,7 +200,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 def report(rows: list[Longest], sent: int, lost: int, control_plane: dict[str, Any],
            entries: int) -> Report:  # fmt: skip
-    """Compare the holds with the time that the receive ring can buffer."""
+    """Compare the times for which the lock was held with the time that the receive ring buffers."""
     waited_us = control_plane["packets_waited_longest_ns"] / 1e3
     work = [Longest(what, "at work", entries, hold["longest_ns"] / 1e3,
                     hold["longest_cpu_ns"] / 1e3, hold["max_words"])

@@ -26,14 +26,14 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 KEYS, QUICK_KEYS = 10_000_000, 1_000_000
-LOAD = 0.6  # approximate load, because the number of slots is a power of two
+LOAD = 0.6  # load of the store, approximately: the number of slots is a power of two
 BITS = 31
 COPIES = (1, 2, 4)
 SHARE = 100_000  # number of keys per query
 
 
 class Asked(NamedTuple):
-    """Results of all queries."""
+    """Numbers of queries and of their results, for one kind of keys."""
 
     copies: int
     keys: str  # kind of keys: written or absent

@@ -159,7 +159,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def report(samples: list[Sample]) -> Report:
-    """Return the report; ratios are compared within rounds."""
+    """Return the report. Ratios are computed within rounds."""
     grouped: dict[str, list[float]] = {}
     for sample in samples:
         grouped.setdefault(sample.measure, []).append(sample.ns)

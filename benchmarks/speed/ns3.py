@@ -64,7 +64,7 @@ class Pair:
     hops: int
     minip4_hops_per_s: float
     ns3_hops_per_s: float
-    times: float  # rate of minip4 / rate of ns-3
+    times: float  # rate of minip4 divided by the rate of ns-3
     minip4_memory_mb: float
     ns3_memory_mb: float
     minip4_set_up_s: float
@@ -72,7 +72,7 @@ class Pair:
 
 
 def parse_outcome(output: str) -> Outcome:
-    """Parse the scenario output, a name and a number per line. Raises TestbedError."""
+    """Parse the scenario output, in which each line is a name and a number. Raises TestbedError."""
     try:
         values = {name: float(value) for name, value in map(str.split, output.splitlines())}
         whole = {name: int(values.pop(name)) for name in ("received", "hops", "has_log")}
@@ -163,7 +163,10 @@ def select(pairs: list[Pair], switches: int, what: str) -> list[float]:
 
 
 def summary(pairs: list[Pair], title: str) -> Table:
-    """Return a table of medians; memory is the min over rounds, before larger fabrics ran."""
+    """Return a table of medians.
+
+    Memory is the min over rounds: later rounds include larger fabrics.
+    """
     columns = ("switches", "million hops", "minip4, hops/s", "ns-3, hops/s", "times",
                "min - max", "minip4, MB", "ns-3, MB", "set-up, s", "ns-3, s")  # fmt: skip
     rows = []

@@ -33,11 +33,11 @@ from telemark.traffic.tcp import TcpFlow, TcpRecord
 SOURCE = Path(__file__).parent / "cpp" / "bottleneck.cc"
 LIBRARIES = ("ns3-core", "ns3-network", "ns3-internet", "ns3-point-to-point", "ns3-applications")
 ROUTER = "p4src/routing/router.p4"
-# ns-3 classes whose congestion control corresponds to Linux
+# congestion control of Linux -> corresponding class of ns-3
 VARIANTS = {"reno": "TcpLinuxReno", "cubic": "TcpCubic"}
-# frame length with Ethernet or PPP header
+# length of a segment; length of its frame with Ethernet header, and in ns-3 with PPP header
 SEGMENT_BYTES, FRAME_BYTES, NS3_FRAME_BYTES = 1448, 1514, 1502
-SETTLED_S, BETWEEN_S = 10.0, 0.1  # start of the measurement; interval between starts of flows
+SETTLED_S, BETWEEN_S = 10.0, 0.1  # start of the measurement; time between the starts of two flows
 RATE_BPS, DELAY_US = 20_000_000, 15_000  # rate of the bottleneck with a queue; one-way delay
 WITHIN, FAIR = 0.02, 0.95
 
@@ -77,7 +77,7 @@ class Sample:
     ns3: float
     minip4_fairness: float
     ns3_fairness: float
-    minip4_constant: float  # segments per RTT (without queueing) times sqrt(loss probability)
+    minip4_constant: float  # (segments per RTT without queueing) * sqrt(loss probability)
     ns3_constant: float
 
 

@@ -1,8 +1,8 @@
 """CPU time of one switch in virtual time, for the same number of packets as in the P4sim artifact.
 
 One switch connects two hosts over links of 10 Gbit/s. The CPU time includes source and receiver.
-P4sim (bmv2 inside ns-3) published 1,743 s for a debug build, so the two are not directly
-comparable.
+The authors of P4sim (bmv2 inside ns-3) published 1,743 s, but for a debug build. So the two times
+are not directly comparable.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -41,7 +41,7 @@ SHARE = 1_000_000  # number of records between two progress messages
 SPOILED_EVERY = 1000
 COLLECTOR, WRITER = "10.66.0.2", Peer("10.66.0.1", qpn=0x100, psn=0)
 MACS = {"collector": "02:00:00:00:00:02", "sender": "02:00:00:00:00:01"}
-# increments of the words of a record, see number.c
+# increments of the words from one record to the next, see number.c
 FACTORS = np.arange(1, TCP.itemsize // 2, 2, dtype=np.uint32)
 IDLE_TIMEOUT_S = 2.0  # missing records count as lost if no frame arrives for this time
 MAX_DROPPED = 0.9
@@ -49,7 +49,7 @@ NO_IPV6 = Path("/proc/sys/net/ipv6/conf/default/disable_ipv6")
 
 
 class SlotCounts(NamedTuple):
-    """Number of slots by content."""
+    """Numbers of slots with the right content, without content, and with wrong content."""
 
     right: int  # slots with their own record, byte for byte
     empty: int
@@ -67,12 +67,12 @@ class SlotCounts(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Number of records by outcome."""
+    """Numbers of records that were sent, accepted, rejected, dropped and found in memory."""
 
     sent: int
     spoiled: int  # number of records sent with a bit error
     accepted: int  # this field and the next two are counters of the responder
-    refused: int  # wrong iCRC
+    refused: int  # rejected because of a wrong iCRC
     refused_else: int
     dropped: int  # dropped by the kernel, because a packet socket ring or a veth queue was full
     right: int

@@ -64,7 +64,7 @@ WRITE_CHUNK = 1000
 
 Repeat = Callable[[int], object]
 
-# hides the warning of finsy that gNMI is missing
+# hides finsy's warning that the switch has no gNMI
 logging.getLogger("finsy").setLevel(logging.ERROR)
 
 
@@ -277,7 +277,7 @@ def report(program: str, samples: list[Sample], flows: list[Flow]) -> Report:
 
 
 def checks(found: dict[str, list[float]], flows: list[Flow]) -> list[Check]:
-    """Return the claims that no packet is lost and that ratios within rounds are in limits."""
+    """Return the claims: no packet is lost, and ratios within rounds are within limits."""
     claims: list[Check] = []
     for leads in LEADS:
         claims += [

@@ -35,7 +35,8 @@ from telemark.sweep import options as sweeps
 EXPERIMENTS = ("ampm_loss", "ampm_delay", "ampm_reordering")  # experiments, each with ten seeds
 FOLDER = REPOSITORY / "experiments"
 CLAIMED = 2  # number of processes for which the claim holds
-# tolerance for scheduling and for a last run on one core, as a fraction of the time of one process
+# tolerance, as a fraction of the time with one process: scheduling takes time, and the last run may
+# use only one core
 OVERHEAD = 0.05
 
 
@@ -58,7 +59,7 @@ class Sample:
     round: int
     jobs: int
     wall_s: float
-    digest: str  # digest of the samples
+    digest: str  # digest of the file of samples
     at_once: int = 1  # number of independent commands in parallel
     # True if all runs were cached, so that the command only loads modules, runs checks and draws
     is_kept: bool = False
@@ -136,10 +137,10 @@ def walls_s(samples: list[Sample], name: str, *, alone: bool) -> list[float]:
 
 
 def min_shares(samples: list[Sample], name: str) -> list[float]:
-    """Return the smallest possible fraction of the sequential time in each round (Amdahl's law).
+    """Return for each round the smallest possible ratio of parallel to sequential time.
 
-    The time of runs shrinks as for independent commands on several cores. All other time is spent
-    on one core.
+    By Amdahl's law, only the time of runs shrinks, and at most as for independent commands on
+    several cores. All other time is spent on one core.
     """
     several = [s for s in samples if s.experiment == name and s.at_once > 1]
     kept = [s.wall_s for s in samples if s.experiment == name and s.is_kept]
@@ -159,7 +160,7 @@ def shares(samples: list[Sample], name: str) -> list[float]:
 
 
 def claims(samples: list[Sample], names: list[str]) -> list[Check]:
-    """Compare the time fraction of each experiment with the smallest possible one, per round."""
+    """Compare the ratio of parallel to sequential time with the smallest possible ratio."""
     return [
         AtMost.of_rounds(
             f"{name}: share of the time with {CLAIMED} processes, above the minimum, at most",
@@ -169,7 +170,7 @@ def claims(samples: list[Sample], names: list[str]) -> list[Check]:
 
 
 def excess_shares(samples: list[Sample], name: str) -> list[float]:
-    """Return the excess over the smallest possible time fraction, in each round."""
+    """Return for each round by how much the time ratio exceeds the smallest possible ratio."""
     pairs = zip(shares(samples, name), min_shares(samples, name), strict=True)
     return [share - least for share, least in pairs]
 

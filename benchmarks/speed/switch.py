@@ -51,11 +51,11 @@ PACES = {BMV2[0]: (60_000, 80_000, 100_000, 130_000), BMV2[1]: (60_000, 80_000, 
 CHAIN_PACES = {BMV2[0]: (25_000, 35_000, 50_000, 70_000), BMV2[1]: (25_000, 35_000, 50_000),
                MINIP4: (ANY_PACE, 250_000, 350_000, 450_000, 550_000)}  # fmt: skip
 LATENCY_PACE = 80_000
-SATURATED = "64 B, saturated"  # sent in trains, as in real flows
+SATURATED = "64 B, saturated"  # frames are sent in trains, as in real flows
 COMPARED = (SATURATED, "64 B, chain of three", "TCP, one stream")  # measures for all switches
 SINGLES = "64 B, saturated, no two in a row alike"
 LATENCY = "latency at 80 kpps"
-# latency without time spent waiting for a core
+# with real-time priority, the latency includes no time of waiting for a core
 OWN_LATENCY = "latency at 80 kpps, real-time priority"
 COLD, WARM = "source to first packet, cold", "source to first packet, warm"
 PYTHON = "Python and gRPC alone"
@@ -266,11 +266,11 @@ def checks(found: Found, bmv2: tuple[str, ...]) -> list[Check]:
 
 
 def times_bmv2(samples: list[Sample], bmv2: tuple[str, ...]) -> list[tuple[str, float, str]]:
-    """Return the saturated rate of minip4 divided by the higher of the two rates of each bmv2.
+    """Return for each bmv2: the saturated rate of minip4, divided by bmv2's higher rate.
 
-    The result is the ratio of medians, and its range over rounds. The ratio is reported but not
-    checked. bmv2 has several threads, so this ratio depends on other load more than all other
-    values.
+    bmv2 has a rate for trains of frames and a rate for single frames. The result is the ratio of
+    medians, and its range over rounds. The ratio is reported but not checked: bmv2 has several
+    threads, so the ratio depends on other load more than all other values.
     """
 
     def rates(measure: str, kind: str) -> list[float]:

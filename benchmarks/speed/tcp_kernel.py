@@ -38,10 +38,10 @@ KINDS = ("reno", "cubic")
 SEGMENT_BYTES = 1448
 SETTLED_S = 2.0  # time at which slow start has ended
 WITHIN = 0.05  # max deviation of a ratio from 1
-LATE = 0.06  # max excess of real RTTs; above it, goodput depends on the machine
+LATE = 0.06  # if real RTTs are longer by more than this fraction, goodput depends on the machine
 PROBES_PPS, PROBES_DELAY_US = 1000, 15_000
-LATE_PROBE_NS = 1_000_000  # delay above the link delay; 1.5 segment times of the slower links
-# max fraction of late probes; when it was 0.07, the goodput over a short queue was 1/7 lower
+LATE_PROBE_NS = 1_000_000  # a probe is late if its delay exceeds the link delay by this time
+# max fraction of late probes; in a run with 0.07, the goodput over a short queue was 1/7 lower
 MAX_LATE = 0.01
 
 
@@ -94,14 +94,17 @@ class Sample:
     congestion: str
     real_bps: float
     virtual_bps: float
-    goodput: float  # virtual time / real time, as in the following fields
+    goodput: float  # this and the following fields are ratios: virtual time / real time
     window: float
     rtt: float
     retransmitted: float
 
 
 class Star(Topo):
-    """One switch with paths a0 to b0, a1 to b1, ..., p to q; links have loss and queues."""
+    """One switch with the paths a0 to b0, a1 to b1, and so on, and p to q for probes.
+
+    Links have losses and queues.
+    """
 
     def build(self, cases: Sequence[Case]) -> None:
         switch = self.addSwitch("s1")
@@ -269,9 +272,10 @@ def checks(samples: list[Sample]) -> list[Check]:
 
 
 def check_mean(name: str, found: Sequence[float]) -> Check:
-    """Check the mean; the check fails only if all flows are out of tolerance on the same side.
+    """Check the mean over flows.
 
-    The run is inconclusive if the mean is out of tolerance and the flows disagree.
+    The check fails if all flows are out of tolerance on the same side. If only the mean is out of
+    tolerance, the run is inconclusive.
     """
     check = Check(name, statistics.mean(found), 1, WITHIN)
     if not check.passed and min(found) <= 1 + WITHIN and max(found) >= 1 - WITHIN:

@@ -38,7 +38,7 @@ class Costs(NamedTuple):
 
     one_pass: float
     chained: float
-    missed: int  # number of packets that one of the seven programs did not count
+    missed: int  # number of packets that at least one of the seven programs did not count
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:

@@ -1,8 +1,9 @@
 """Speed-up of one network in virtual time on several threads, and the limits of the speed-up.
 
-Flows cross leaf-spine fabrics of IPv4 routers, alternately on one thread and on several threads.
-The records must be identical. Rates are per wall time, so the machine must be idle. Cores share
-caches and memory, so independent one-thread runs in parallel show the largest possible speed-up.
+The benchmark simulates flows over leaf-spine fabrics of IPv4 routers, alternately with one thread
+and with several threads. The records of both runs must be identical. Rates are per wall time, so
+the machine must be idle. Cores share caches and memory, which limits the speed-up. To measure the
+largest possible speed-up, the benchmark also runs independent one-thread simulations in parallel.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -52,7 +53,8 @@ SIZES = {**FABRICS, 10_000: {"pods": 100, "leaves": 93, "spines": 5, "cores": 40
 RATE_BPS, DELAY_US, DELAYS_US = 10**11, 10.0, (1.0, 3.0, 10.0, 30.0, 100.0)
 CLAIMED = 1000  # number of switches, with links of DELAY_US
 MIN_SPEED_UP = 1.7
-# min fraction of time with a core; threads wait for each other, so one wait delays all
+# min fraction of time for which a thread must have a core; if one thread waits, all others wait for
+# it
 HAD_CORES = 0.95
 WORKER = "minip4-virtual"  # name of the threads of the simulator
 MEMORY_MB = 8000
@@ -97,13 +99,13 @@ class Sample:
     wall_s: float
     cpu_s: float  # CPU time of all threads
     waited: float  # fraction of time that threads spent waiting for each other
-    busiest: float  # events of the busiest partition / mean events per partition
-    crossed: float  # frames between partitions per event
+    busiest: float  # number of events of the busiest partition, divided by the mean per partition
+    crossed: float  # number of frames between partitions, divided by the number of events
     at_once: float  # fraction of events processed while all threads ran
-    memory_mb: float  # memory of the whole process up to now
+    memory_mb: float  # memory of the whole process, which includes earlier runs
     digest: str  # digest of all records and counters
     apart: int = 1  # number of independent runs in parallel
-    core_share: float = 1.0  # running time / (running time + run-queue wait) of the worst thread
+    core_share: float = 1.0  # of the worst thread: running time / (running time + run-queue wait)
     preemptions: int = 0  # number of involuntary context switches of all threads
 
     @property

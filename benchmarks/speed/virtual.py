@@ -41,7 +41,7 @@ from telemark.traffic.flows import Flow, Traffic
 from telemark.traffic.patterns import Poisson
 from topologies.leaf_spine import LeafSpine
 
-# From number of switches to fabric: pods * (leaves + spines) + spines * cores switches.
+# number of switches -> fabric, which has pods * (leaves + spines) + spines * cores switches
 FABRICS = {
     10: {"pods": 2, "leaves": 2, "spines": 2, "cores": 1},
     30: {"pods": 3, "leaves": 6, "spines": 3, "cores": 1},
@@ -206,7 +206,10 @@ def median(samples: list[Sample], switches: int, what: str) -> float:
 
 
 def memory_mb(samples: list[Sample], switches: int) -> float:
-    """Return the min memory over rounds; in later rounds, it includes larger fabrics."""
+    """Return the min memory over rounds.
+
+    In later rounds, memory includes that of larger fabrics.
+    """
     return min(sample.memory_mb for sample in samples if sample.switches == switches)
 
 
@@ -216,15 +219,14 @@ def make_pipeline() -> Callable[[int], object]:
     routing = "RouterIngress.routing"
     engine.table_add(f"{routing}.routes", [Lpm(0x0A000000, 8)], f"{routing}.send", [2, 2])
     frames = [frame(0x0A000000 + number) for number in range(FRAMES)]
-    assert all(engine.process(1, each, 0) for each in frames[:100])  # forwarded
+    assert all(engine.process(1, each, 0) for each in frames[:100])  # frames are forwarded
     return lambda rounds: engine.repeat(1, frames, rounds, 0)
 
 
 def claims(samples: list[Sample], alone_ns: Sequence[float]) -> list[Check]:
-    """Return the claims; costs are compared within rounds.
+    """Return the claims. Costs are compared within rounds, because other load affects them equally.
 
-    A disturbance affects all costs of a round equally. `alone_ns` is the CPU time per packet of the
-    pipeline without I/O in each round.
+    `alone_ns` is for each round the CPU time per packet of the pipeline without I/O.
     """
     sizes = sorted({sample.switches for sample in samples})
     smallest, largest = sizes[0], sizes[-1]

@@ -1,9 +1,10 @@
-"""Collector of the counters and registers of switches, per block. It reports incomplete blocks.
+"""Collector: reads counters and registers of switches per block, and reports incomplete blocks.
 
-The collector reads each block half a block after its end. At that time, the colour of the block is
-idle: no packet of the block is still in flight, and no packet of the next block of the same colour
-has arrived (RFC 9341 section 3.1). After a late or failed reading, a restart, or a clock error, the
-collector reports the switch's records of the block as unknown.
+The collector reads the values of each block half a block after the end of the block. At that time,
+the colour of the block is idle: no packet of the block is still in flight, and no packet of the
+next block of the same colour has arrived (RFC 9341 section 3.1). If a reading was late or failed,
+or if a switch restarted or had a clock error, the collector reports the switch's records of the
+block as unknown.
 """
 
 import asyncio
@@ -82,7 +83,7 @@ class BlockReport:
 
 @dataclass
 class _Totals:
-    """Last stable counter values of one colour on a switch, or the reason why these are unknown."""
+    """Last stable counter values of one colour on a switch; if unknown, `problem` says why."""
 
     counts: Counts | None = None
     problem: str = "there is no earlier reading"
@@ -182,10 +183,10 @@ class Collector:
     ) -> AsyncIterator[BlockReport]:  # fmt: skip
         """Yield the reports of blocks `first` to `last`, each in the middle of the following block.
 
-        Call this before block `first` begins; otherwise that block is incomplete. The packet counts
-        of a block are differences from the counter values after the previous block of the same
-        colour. `switches` are the switches to read; None means all. `clock` replaces the common
-        clock, e.g. by a switch's own clock.
+        Call this before block `first` begins; otherwise that block is incomplete. The packet count
+        of a block is the increase of a counter since the previous block of the same colour.
+        `switches` are the switches to read; None means all. `clock` replaces the common clock, e.g.
+        by a switch's own clock.
         """
         names = [name for name in self._sessions if switches is None or name in switches]
         clock = clock or self._clock
@@ -297,7 +298,7 @@ class Collector:
         await session.set_clock(self._clock, self._bounds)
         await session.fill(marking=True)
         reading = await session.read(colour_of(block))
-        if reading is not None:  # no packet of the next block of this colour has arrived yet
+        if reading is not None:  # valid start values: this colour's next block has not begun yet
             totals[colour_of(block)] = _Totals(reading.counts)
         raise _UnknownError(f"switch {session.name} restarted: its tables and counts were lost")
 
@@ -321,10 +322,9 @@ class Collector:
 
 
 def find_diverging_clocks(sessions: Iterable[PlaceSession], bounds: Bounds) -> dict[str, str]:
-    """Return an error message for each switch whose clock differs too much from another's.
+    """Return an error message for each switch whose clock differs too much from another switch's.
 
-    The difference exceeds the bound, although each of the two clocks may be within the bound of the
-    common clock.
+    Two clocks may differ too much although each of them is close enough to the common clock.
     """
     ahead = {s.name: s.ahead_us for s in sessions if s.ahead_us is not None}
     if not ahead:

@@ -24,7 +24,7 @@ FIELDS = {
     Record.PULSE: ("block_us", "pulses", "pulse_us", "packets"),
     Record.SAMPLE: ("block_us", "samples", "sample_us", "hash"),
 }
-"""Fields of each structure of ebpf/edge/records.h, in the order of a switch's registers."""
+"""Field names of each structure in ebpf/edge/records.h, in the order of a switch's registers."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class EdgeSession:
 
 
 def _readout(cell: Any, record: Record, sample: int) -> Readout:
-    """Return a record in the format of a switch's registers. It is the same for both points."""
+    """Return a record in the format of a switch's registers, equal for arrival and departure."""
     held = cell["samples"][sample] if record is Record.SAMPLE else cell[record.name.lower()]
     a, b, c, d = (int(held[name]) for name in FIELDS[record])
     return Readout(0, (a, b, c, d), (a, b, c, d))  # time 0 means that no clock was read

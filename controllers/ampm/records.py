@@ -14,7 +14,7 @@ from controllers.readout import CLOCK_BITS, Readout
 from telemark.errors import TestbedError
 
 SAMPLES = 8
-"""Cells for hashed samples per block."""
+"""Number of cells for hashed samples, per block."""
 
 Values = tuple[int, int, int, int]
 """Registers of a record: start of the block, a count (0: never written), and two others."""
@@ -65,7 +65,7 @@ class PointRecord:
 
 @dataclass(frozen=True)
 class Delay:
-    """Delay between two points in one block. If there is no delay, `problem` gives the reason."""
+    """Delay between two points in one block. `problem` says why it is missing or inexact."""
 
     block: int
     delay_us: float | None
@@ -143,7 +143,7 @@ def pulse_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def first_packet_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """Return the difference between two times: of the first packet at each point.
+    """Return the time of the first packet at the second point, minus that at the first point.
 
     This is the delay of one packet, unless the first packet was lost or overtaken. If packets were
     lost, `problem` is set, because the first packet may be one of them.
@@ -154,10 +154,10 @@ def first_packet_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
-    """Return the difference between two mean times: of the packets at each point.
+    """Return the mean time of packets at the second point, minus that at the first point.
 
     If no packet was lost, this is the exact mean delay. Otherwise, the two means are of different
-    sets of packets (RFC 9341 section 3.2.1.1). Then `problem` is set, and the delay is also given.
+    sets of packets (RFC 9341 section 3.2.1.1). Then the delay is given, but `problem` is also set.
     """
     if not first.packets or not second.packets:
         return Delay(first.block, None, _counts(first, second))
@@ -167,9 +167,9 @@ def mean_delay(first: PointRecord, second: PointRecord) -> Delay:
 
 
 def sample_delays(first: PointRecord, second: PointRecord) -> tuple[dict[int, int], int]:
-    """Return the delays of the packets sampled at both points, and the number of other samples.
+    """Return the delays of packets that both points sampled, and the number of other samples.
 
-    The delays are a map: from the time of a packet at the first point (us) to its delay (us).
+    The delays are a map from the time of a packet at the first point (us) to its delay (us).
     """
     common = first.samples.keys() & second.samples.keys()
     delays = {

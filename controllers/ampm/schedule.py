@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from controllers.readout import CLOCK_BITS
 
 PULSE_WINDOW_SHIFT = 5
-"""log2 of the block length divided by the window for sending a multiplexed pulse."""
+"""The window for sending a multiplexed pulse is the block length >> PULSE_WINDOW_SHIFT."""
 
 
 class ClockRange(NamedTuple):

@@ -1,4 +1,7 @@
-"""Session of a collector with one switch: connect, fill tables, read; also after restarts."""
+"""Session of a collector with one switch: it connects, fills tables, and reads records.
+
+After a restart of the switch, it does this again.
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -34,7 +37,7 @@ FOUND_CLOCK_US = 2000.0  # or at most this value if there are no bounds
 
 
 Counts = dict[tuple[str, int], tuple[int, int]]
-"""Packets and bytes, by counter name and index."""
+"""Map from (counter name, index) to the counts of packets and bytes."""
 
 
 class SwitchUnreachableError(TestbedError):
@@ -123,15 +126,15 @@ class Session:
             for number, register in enumerate(registers)
         }
         self._requests: dict[tuple[Cells, bool], p4r.ReadRequest] = {}
-        # `clock_ahead_us` range from the last check_clock()
+        # by how much the switch's clock is ahead: minimum and maximum from the last check_clock()
         self.ahead_us: tuple[float, float] | None = None
         self._ready = False
-        self._by_packets = False  # whether registers are read by readout packets; set in open()
+        self._by_packets = False  # True if registers are read by readout packets; set in open()
 
     async def open(self) -> None:
         """Connect. If the connection was lost, connect again."""
         await self.close()
-        # so that _reads_registers() tries to read registers over P4Runtime
+        # must be False here, so that _reads_registers() tries to read registers over P4Runtime
         self._by_packets = False
         with self._reaching():
             await self._open.enter_async_context(self._switch)

@@ -38,10 +38,10 @@ class Bounds:
 
     @property
     def guard_us(self) -> float:
-        """Return the guard time.
+        """Return the guard time d.
 
-        Packets of a block arrive at most this time after the end of the block. Packets of the next
-        block arrive at most this time before that block starts.
+        Packets of a block arrive no later than d after the end of the block, and no earlier than d
+        before its start.
         """
         return self.clock_error_us + self.delay_us
 
@@ -140,7 +140,7 @@ class WatchedFlow:
     def key(self) -> Hashable:
         """Return the key that identifies the flow's packets inside the domain.
 
-        Each flow has a different key.
+        Two flows must not have the same key (see check_distinct).
         """
         if self.flow_mon_id is None:
             return self.networks, self.protocol, self.src_port, self.dst_port

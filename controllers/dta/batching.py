@@ -26,7 +26,7 @@ NEIGHBOURS = 8  # number of columns per write
 MOST_REPORTERS = 255  # maximum number of tracked reporters per translator
 CHUNK_BYTES, COLUMN_BYTES = 32, 16
 
-_AT_ONCE, _PAUSE_S = 16, 0.001  # packet-outs
+_AT_ONCE, _PAUSE_S = 16, 0.001  # number of packet-outs in a group, and pause between groups
 
 _FLUSH_LIST, _FLUSH_ROW, _FLUSH_COLUMN = 2, 3, 4  # records of p4src/dta/gather.p4
 _LIST_STATE = 8  # readout record of p4src/dta/append.p4
@@ -166,7 +166,7 @@ class SketchStore:
 async def flush_lists(switch: fy.Switch, service: int, store: ListStore) -> None:
     """Make the translator write incomplete batches.
 
-    `service` is the number of the store's service, from 1.
+    `service` is the number of the service that has the store; numbers start at 1.
     """
     await _ask(switch, _FLUSH_LIST, service, range(store.lists))
 
@@ -177,7 +177,10 @@ async def flush_rows(switch: fy.Switch, service: int, store: PostcardStore) -> N
 
 
 async def flush_columns(switch: fy.Switch, service: int, store: SketchStore, sketch: int) -> None:
-    """Make the translator write those columns of a sketch that some reporters have not sent."""
+    """Make the translator write incomplete columns of a sketch.
+
+    These are columns that some reporters have not sent yet.
+    """
     await _ask(
         switch, _FLUSH_COLUMN, service,
         (sketch << 12 | eight for eight in range(store.columns // NEIGHBOURS)),

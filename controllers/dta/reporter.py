@@ -23,9 +23,9 @@ from telemark.network import Network
 from telemark.topology.routes import Route
 
 EVENTS = ("sent", "nacked", "resent", "not stored", "never sent", "redundant", "over budget")
-"""Counters per translator, in the order of p4src/dta/reporter_ring.p4."""
+"""Names of the event counters for one translator, in the order of p4src/dta/reporter_ring.p4."""
 
-_KINDS = 16  # number of counters per translator
+_KINDS = 16  # number of counter indices that belong to each translator
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Reporter(Sender):
     """A switch that reports all watched flows that pass it; see Sender.
 
     `node_id` identifies the switch in records and postcards. A flow counts as new after it was idle
-    for `idle_us`. With `routes`, the switch is a router; it forwards by MAC address only to
-    translators and reporters. Every change that triggers a report of `data` also triggers a
-    postcard. Raises ValueError for invalid parameters.
+    for `idle_us`. With `routes`, the switch is a router: it forwards by MAC address only if the
+    destination is a translator or a reporter. Every change that triggers a report of `data` also
+    triggers a postcard. Raises ValueError for invalid parameters.
     """
 
     data: Data | None = None
@@ -112,7 +112,7 @@ async def configure(
 
 
 async def events(switch: fy.Switch, translator: int = 1) -> dict[str, int]:
-    """Return the event counts that a reporter has for its nth translator, named as in EVENTS."""
+    """Return a reporter's event counts for its nth translator, by name (see EVENTS)."""
     first = translator * _KINDS
     wanted = [fy.P4CounterEntry("dta_events", index=first + n) for n in range(len(EVENTS))]
     # finsy declares read() as a coroutine in its overloads, but read() is an async generator.
@@ -127,7 +127,7 @@ async def state(switch: fy.Switch, translator: int = 1) -> State:
 
 
 def _ways(net: Network, switch: str, reporter: Reporter) -> list[fy.P4TableEntry]:
-    """Return the entries that forward reports and the packets of hosts."""
+    """Return the forwarding entries, for reports and for the packets of hosts."""
     if reporter.routes is None:
         return forwarding_entries(net, switch)
     return [

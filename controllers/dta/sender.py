@@ -67,7 +67,7 @@ class Sender(ABC):
     @property
     @abstractmethod
     def plans(self) -> Sequence[str]:
-        """Return the full names of those controls in the switch's program that plan reports."""
+        """Return the full names of the controls that plan reports in the switch's program."""
 
     def entries(self) -> list[fy.P4TableEntry]:
         """Return the table entries for the flows and the reports of the switch."""
@@ -119,7 +119,10 @@ async def begin(net: Network, switch: fy.Switch, sender: Sender) -> list[fy.P4Ta
 def ways_to_senders(
     net: Network, switch: str, senders: Mapping[str, Sender]
 ) -> list[fy.P4TableEntry]:
-    """Return the entries that forward NACKs to other senders. Raises TestbedError."""
+    """Return a switch's entries that forward NACKs to senders other than this switch.
+
+    Raises TestbedError.
+    """
     macs = [sender.mac for sender in senders.values()]
     if len({*macs}) < len(macs):
         addresses = [sender.address for sender in senders.values()]

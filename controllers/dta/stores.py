@@ -133,7 +133,7 @@ def check_slots(where: str, slots: int, sessions: range) -> None:
 
 
 def too_small(session: QueuePair, needed: int) -> str:
-    """Return an error message if a session's region has less than `needed` bytes."""
+    """Return an error message if a session's region has less than `needed` bytes; else ""."""
     if session.target.length < needed:
         return f"a region of {session.target.length} bytes: expected at least {needed}"
     return ""

@@ -28,13 +28,13 @@ EVENTS = {
     "too fast": 6, "column twice": 7, "translated": 8, "recovered": 9, "nacked": 10,
     "restarted": 11,
 }  # fmt: skip
-"""Counters per reporter: kinds of p4src/dta/plan.p4."""
+"""Names of the event counters per reporter. The values are the kinds of p4src/dta/plan.p4."""
 OUTCOMES = [*EVENTS][:8]
 """Events that exclude each other; each report causes exactly one of them."""
 
 REPORTERS = 256
-_KINDS = 16  # number of counters per reporter
-_WINDOW = 1024  # number of last reports that are tracked per reporter
+_KINDS = 16  # number of counter indices that belong to each reporter
+_WINDOW = 1024  # number of latest reports that a translator tracks per reporter
 # Readout records of p4src/dta/sequence.p4. A write to the second record clears _CELLS_PER_WRITE
 # cells.
 _REPORTER_STATE, _REPORTER_WINDOW, _CELLS_PER_WRITE = 6, 7, 8
@@ -224,7 +224,7 @@ async def events(switch: fy.Switch, reporter: int = 0) -> dict[str, int]:
 
 
 async def restart_reporter(switch: fy.Switch, reporter: int, *, sequence: int = 0) -> None:
-    """Set the sequence number that is expected next from the nth reporter; see events()."""
+    """Set the sequence number that the translator expects next from its nth reporter."""
     windows = range(reporter * _WINDOW, (reporter + 1) * _WINDOW, _CELLS_PER_WRITE)
     async with Readouts(switch) as readouts:
         await readouts.write(_REPORTER_STATE, reporter, sequence)

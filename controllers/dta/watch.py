@@ -23,9 +23,9 @@ class ReportKind(enum.IntFlag):
     RESENT = 0x02  # Append: TCP retransmission
     DROPPED = 0x04  # Append: the switch dropped a packet
     MOVED = 0x08  # Append: the path changed; INT sinks only
-    COUNT = 0x10  # Key-Increment
-    DATA = 0x20  # Key-Write
-    POSTCARD = 0x40  # Postcarding
+    COUNT = 0x10  # Key-Increment: packet or byte counts
+    DATA = 0x20  # Key-Write: words of the flow's record
+    POSTCARD = 0x40  # Postcarding: node id of the switch
 
 
 class Word(enum.IntEnum):
@@ -34,10 +34,10 @@ class Word(enum.IntEnum):
     PORTS = 0  # ingress port (16 bits) and egress port
     PACKETS = 1
     BYTES = 2
-    LATENCY = 3  # us
+    LATENCY = 3  # in us
     QUEUE = 4  # queue number (8 bits) and number of waiting packets
     NODE = 5
-    TIME = 6  # us of the common clock, modulo 2^32
+    TIME = 6  # time of the common clock in us, modulo 2^32
 
 
 @dataclass(frozen=True)
@@ -113,9 +113,9 @@ class Data:
 
 @dataclass(frozen=True)
 class Paths:
-    """Key-Write reports of paths, from INT sinks.
+    """Key-Write reports of paths. INT sinks send them.
 
-    A path is in seven data words (collectors/dta/int_paths.py).
+    Each report has one path, in seven data words (collectors/dta/int_paths.py).
 
     Raises ValueError for invalid parameters.
     """
@@ -161,9 +161,10 @@ class Postcards:
 
     Each event that triggers a report of Data also triggers a postcard.
 
-    The switch derives the hop number from the TTL; it is the number of routers before this switch.
-    The value of the postcard is the `node_id` of the switch. An INT sink knows the whole path, and
-    sends the postcards of all hops. Raises ValueError for invalid parameters.
+    The hop number is the number of routers that the packet passed before this switch. The switch
+    derives it from the TTL. The value of the postcard is the `node_id` of the switch. An INT sink
+    knows the whole path, and sends the postcards of all hops. Raises ValueError for invalid
+    parameters.
     """
 
     redundancy: int = 2
@@ -212,9 +213,9 @@ _TABLES = {
 def entries_of(
     plan: str, reports: Mapping[ReportKind, Reports | None]
 ) -> Iterator[fy.P4TableEntry]:
-    """Return the entries that enable these reports in the control `plan`.
+    """Return the entries that enable reports in the control `plan`.
 
-    None disables the kind of report.
+    A kind of report whose configuration is None is disabled.
     """
     for want, how in reports.items():
         if isinstance(how, EventList):
@@ -229,7 +230,7 @@ def entries_of(
 def flow_key(
     src_addr: str, dst_addr: str, ports: tuple[int, int], protocol: int = 17, node: int = 0
 ) -> int:
-    """Return the 128-bit key for the data of a flow. `node` is the `key_node` of the reporter."""
+    """Return the 128-bit key of a flow in reports. `node` is the `key_node` of the reporter."""
     addresses = int(IPv4Address(src_addr)) << 32 | int(IPv4Address(dst_addr))
     return (addresses << 32 | ports[0] << 16 | ports[1]) << 32 | protocol << 24 | node
 

@@ -38,13 +38,13 @@ EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not und
 
 @dataclass(frozen=True)
 class Changes:
-    """Reports of a flow only after a change, and once every 2^`period_shift` us.
+    """A flow is reported only if a change occurs, and in addition once every 2^`period_shift` us.
 
-    Changes are: another ingress or egress port, another number of hops on the stack, or a hop
+    A change is: another ingress or egress port, another number of hops on the stack, or a hop
     latency in another interval of 2^`latency_shift` us.
     """
 
-    # a shift by 32 bits gives 0 for every latency, so changes of the latency are ignored
+    # 32 means that changes of the latency are ignored, because latency >> 32 is always 0
     latency_shift: int = 32
     period_shift: int = 20
 
@@ -62,7 +62,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class QueueReports:
-    """Reports of packets whose queue already contains at least `full` packets.
+    """A packet is reported if the queue already contains at least `full` packets.
 
     At most `quota` packets are reported. Then reports stop until a packet finds fewer than `calm`
     packets in the queue.
@@ -82,10 +82,10 @@ class Domain:
     links between switches, where INT makes packets longer. With `changes`, only changes are
     reported. Without it, all sampled packets of watched flows are reported. `drops` is the metadata
     that drop reports contain in addition to the drop reason. Switches drop packets that are
-    `denied`. Switches with `routes` are routers, and forward by MAC address only to the collector.
-    Drops at full queues are reported only if switches deflect dropped packets (`--deflect-on-drop`
-    of minip4). With `grouping`, a datagram contains several reports. Switches then run
-    p4src/int/grouped.p4 and need a CPU port (connection.cpu_ports).
+    `denied`. Switches with `routes` are routers: they forward by MAC address only if the
+    destination is the collector. Drops at full queues are reported only if switches deflect dropped
+    packets (`--deflect-on-drop` of minip4). With `grouping`, a datagram contains several reports.
+    Switches then run p4src/int/grouped.p4 and need a CPU port (connection.cpu_ports).
     """
 
     collector: str
@@ -234,7 +234,7 @@ def _queue_entry(port: int, reports: QueueReports) -> fy.P4TableEntry:
 
 
 def _millionths_per_byte(rate_bps: float | None) -> int:
-    """Return the utilisation of one byte, in millionths times 2^32.
+    """Return by how many millionths one byte in a window increases the utilisation, times 2^32.
 
     It is 0 if the rate of the port is unknown.
     """

@@ -1,6 +1,6 @@
 """Edge programs on the hosts of an INT domain.
 
-They report the same flows as the switches (INT-XD).
+They report the same flows as the switches, in the mode INT-XD.
 """
 
 from collections.abc import Mapping

@@ -21,9 +21,9 @@ HARDWARE_IDS = range(3)  # HW_EGRESS and so on, in p4src/int/report.p4
 _FLUSH_GROUP = 0xFFFF  # in p4src/int/grouping.p4
 _LONGEST_WORDS = 63  # maximum length of a report that waits for a group
 _HEADER_BYTES = 20 + 8 + 8  # IPv4, UDP, group header
-# Maximum growth, in words, of a packet that collects other reports. It is 1,024 bytes in minip4,
-# and 512 bytes in bmv2. The growth includes the report that completes a group, because this report
-# may be longer than the reported packet.
+# Maximum number of words that a switch can add to a packet that collects other reports. minip4 can
+# add 1,024 bytes, and bmv2 512 bytes. The added words include the report that completes a group,
+# because this report may be longer than the reported packet.
 _WORDS, _BMV2_WORDS = 240, 63
 
 
@@ -37,7 +37,7 @@ class Grouping:
     """
 
     reports: int = MOST_REPORTS
-    # half of the time for which the collector waits for all reports of a packet
+    # half of the time for which the collector waits for all reports of a packet (settle_us)
     wait_us: int = 50_000
 
     def __post_init__(self) -> None:

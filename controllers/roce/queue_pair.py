@@ -81,9 +81,9 @@ class QueuePair(ABC):
 
     @property
     def slots(self) -> int:
-        """Number of slots of the ring.
+        """Number of slots of the ring, in which the PSN determines the slot.
 
-        The PSN determines the slot. 0 means that there is no ring.
+        0 means that there is no ring.
         """
         return 0
 
@@ -166,7 +166,7 @@ class QueuePair(ABC):
 
 
 def not_a_period(what: str, every: int) -> str:
-    """Return an error message if `every` is no power of two, or does not fit a bit mask."""
+    """Return an error message if `every` is no power of two or is too large; else ""."""
     if every.bit_count() != 1 or every > 1 << 24:
         return f"{what} {every}: expected a power of 2 up to 2^24"
     return ""

@@ -17,7 +17,7 @@ EVENTS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed",
 ANSWERS = ("acked", "naked", "not ready", "refused", "damaged")
 """Events that exclude each other; each response causes exactly one of them."""
 
-_KINDS = 16  # number of counters per session
+_KINDS = 16  # number of counter indices that belong to each session
 # Readout records of p4src/roce/session.p4.
 _SESSION, _PSN = 1, 5
 
@@ -40,7 +40,7 @@ class State:
 
 
 async def begin(net: Network, switch: fy.Switch, sessions: Sequence[QueuePair]) -> None:
-    """Start sessions. The first PSN of each is the one that was set when its peer was connected."""
+    """Start sessions. A session starts with the PSN that was agreed on at the connection setup."""
     for session in sessions:
         clones = fy.P4CloneSessionEntry(session.number, replicas=[port_of(net, switch, session)])
         await replace(switch, clones)
@@ -56,7 +56,7 @@ def port_of(net: Network, switch: fy.Switch, session: QueuePair) -> int:
 async def replace(
     switch: fy.Switch, entry: fy.P4CloneSessionEntry | fy.P4MulticastGroupEntry
 ) -> None:
-    """Insert an entry. Before that, delete the entry if an earlier controller inserted it."""
+    """Insert an entry. If an earlier controller inserted the same entry, delete that one first."""
     await switch.delete([entry], strict=False)
     await switch.insert([entry])
 
@@ -116,7 +116,7 @@ def check_macs(writers: Writers) -> None:
 
 
 def ways_to_writers(net: Network, switch: str, writers: Writers) -> list[fy.P4TableEntry]:
-    """Return the entries that forward responses to other switches."""
+    """Return a switch's entries that forward responses to other switches that write."""
     found = []
     for name, sessions in writers.items():
         if name != switch:

@@ -27,7 +27,7 @@ from telemark.network import Network
 # record sizes that p4src/roce/records.p4 and paths.p4 define
 FLOW_BYTES, HOP_BYTES, PATH_BYTES = 44, 32, 164
 COUNTER_BYTES = 8
-_NEVER = 0xFFFFFFFF  # mask that disables immediates
+_NEVER = 0xFFFFFFFF  # mask with which no record has an immediate value
 
 
 class Content(enum.Enum):
@@ -40,7 +40,7 @@ class Content(enum.Enum):
 
 
 CONTENTS = (None, Content.FLOWS, Content.FLOWS_AND_HOPS, Content.PATHS)
-"""Content of a record, in the order of p4src/roce/records.p4."""
+"""Contents of records, in the order of their numbers in p4src/roce/records.p4."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class RecordAction(Enum):
 
 @dataclass(frozen=True)
 class RecordedFlow:
-    """A flow whose packets the switch records. Each packet is recorded in one session.
+    """A flow whose packets the switch records, each packet in one session.
 
     Addresses may be prefixes; None matches anything. If a packet matches several flows, the most
     specific flow applies. `sessions` are consecutive numbers of sessions, and a hash distributes

@@ -11,7 +11,7 @@ from importers.p4app.links import End, P4AppLink, sort_by_names
 from telemark.errors import TestbedError
 
 HOSTS_L2 = IPv4Network("10.0.0.0/16")
-LEFT = IPv4Network("10.0.0.0/8")  # subnet of the hosts that get no address from a strategy
+LEFT = IPv4Network("10.0.0.0/8")  # subnet of hosts to which the strategy gives no address
 MAX_HOST_L2 = 0xFFFF
 MAX_HOST, MAX_SWITCH_L3 = 253, 253
 Gateways = dict[str, str]  # map from host to the address of its gateway
@@ -123,7 +123,7 @@ def _small_number(strategy: str, name: str) -> int | None:
 
 
 def _set(host: End, across: End, address: object, prefix: int) -> None:
-    """Set the address of a host, and the MAC addresses of both ends of its link."""
+    """Set the IP address of a host, and the MAC addresses of both ends of its link."""
     octets = ":".join(f"{int(octet):02x}" for octet in str(address).split("."))
     host.address = f"{address}/{prefix}"
     host.mac, across.mac = f"00:00:{octets}", f"00:01:{octets}"

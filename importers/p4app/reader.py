@@ -18,8 +18,8 @@ from telemark.topology.checks import MAC
 GRPC_PORT = 9559  # TCP port of the first switch
 CPU_BRIDGE = "sw-cpu"  # node that p4-utils connects to each switch with a CPU port
 MAX_PORT = 510
-# Properties of links that the reader converts to those of telemark.topology.links. The reader
-# ignores weights, because p4-utils uses weights only to compute its own routes.
+# Properties of links that the reader converts to the properties in telemark.topology.links. The
+# reader ignores weights, because p4-utils uses weights only to compute its own routes.
 LINK_PROPERTIES = ("bw", "delay", "loss", "max_queue_size")
 KNOWN = {
     "": {"p4_src", "topology", "exec_scripts", "tasks_file", "cli", "pcap_dump", "enable_log",
@@ -297,7 +297,7 @@ def _mac(value: Document) -> str:
 
 def _interface(value: Document) -> IPv4Interface:
     try:
-        if "/" in value.text():  # otherwise the prefix would be /32
+        if "/" in value.text():  # without a "/", the prefix length would become 32
             return IPv4Interface(value.text())
     except ValueError:
         pass

@@ -51,7 +51,10 @@ def _task(where: str, line: str) -> tuple[str, Task]:
 
 
 def _command(where: str, words: list[str]) -> str:
-    """Convert a function call to a shell command. A single quoted argument already is a command."""
+    """Return the shell command of a task.
+
+    `words` are either one quoted command, or a function call.
+    """
     exe, module, args, named = words[0], None, [], {}
     rest = iter(words[1:])
     for word in rest:

@@ -8,8 +8,8 @@ from importers.switch_cli.commands import CommandError
 
 T = TypeVar("T")
 
-# the low bits of a handle are the index of an entry; the high bits count how often the index was
-# used before
+# the low INDEX_BITS bits of a handle are the index of an entry; the higher bits count how often the
+# index was used before
 INDEX_BITS = 24
 VERSIONS = 256
 

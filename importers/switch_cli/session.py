@@ -25,7 +25,7 @@ from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.session.error_reporting import refusal
 
-# Map from commands that are not supported to the reasons.
+# Map from each unsupported command to the reason why it is not supported.
 UNSUPPORTED = {
     "set_crc16_parameters": "only Thrift can set hash functions",
     "set_crc32_parameters": "only Thrift can set hash functions",
@@ -93,7 +93,7 @@ class Session:
             raise CommandError(f"{line.where}: {name}: rejected by the switch: {why}") from error
         except (TestbedError, Minip4Error) as error:
             raise CommandError(f"{line.where}: {name}: {error}") from error
-        except ValueError as error:  # the number is too large for P4Runtime
+        except ValueError as error:  # finsy: a number has too many bits for its field
             raise CommandError(f"{line.where}: {name}: {' '.join(str(error).split())}") from error
 
     def _known(self) -> str:

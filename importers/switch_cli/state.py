@@ -10,8 +10,7 @@ from finsy.p4schema import P4DirectCounter, P4DirectMeter, P4Table
 from importers.switch_cli.commands import Answer, CommandError, command, find
 from importers.switch_cli.tables import Tables
 
-# number of rates of a v1model meter: a packet is yellow above the first rate, and red above the
-# second
+# A v1model meter has two rates: a packet is yellow above the first rate, and red above the second.
 RATES = 2
 PER_SECOND = 1_000_000  # factor, because rates in simple_switch_CLI are per microsecond
 AT_ONCE = 1024  # maximum number of cells per write request
@@ -184,7 +183,7 @@ class State:
     def _config(self, words: Sequence[str]) -> fy.P4MeterConfig:
         """Convert two arguments RATE:BURST to P4Runtime's integers.
 
-        RATE is per microsecond; P4Runtime's rates are per second.
+        In the arguments, rates are per microsecond. In P4Runtime, they are per second.
         """
         if len(words) != RATES:
             raise CommandError(f"{len(words)} rates: expected {RATES}, such as 0.001:10 0.002:20")
@@ -208,7 +207,7 @@ class State:
 
 
 def _slices(size: int) -> list[range]:
-    """Return the indices of an array, as ranges that each fit into one request."""
+    """Return the indices of an array as ranges. Each range fits into one request."""
     return [range(first, min(first + AT_ONCE, size)) for first in range(0, size, AT_ONCE)]
 
 

@@ -128,7 +128,10 @@ class Tables:
         return self._entries[table]
 
     def entry(self, table: P4Table, keys: Sequence[str], priority: int) -> fy.P4TableEntry:
-        """Return an entry whose key is in P4Runtime's format. Raises CommandError."""
+        """Return an entry without action, with its key in P4Runtime's format.
+
+        Raises CommandError.
+        """
         fields = list(table.match_fields)
         if len(keys) != len(fields):
             names = ", ".join(field.name for field in fields)
@@ -138,7 +141,7 @@ class Tables:
         return fy.P4TableEntry(table.name, match=fy.Match(given), priority=priority)
 
     async def insert(self, table: P4Table, entry: fy.P4TableEntry) -> Answer:
-        """Insert an entry. Give a handle to it."""
+        """Insert an entry, and give it a handle."""
         handles = await self.handles(table.name)
         await self._switch.insert([entry])
         return [f"Entry has been added with handle {handles.add(entry)}"]

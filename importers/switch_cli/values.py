@@ -52,7 +52,10 @@ def _ternary(word: str, bits: int) -> tuple[int, int] | None:
 
 
 def _optional(word: str, bits: int) -> int | None:
-    """Parse an optional field. It is a ternary field; its mask must have all bits or no bits."""
+    """Parse an optional field: VALUE&&&MASK, like a ternary field.
+
+    All bits of the mask must be ones (exact match), or all must be zeros (anything matches).
+    """
     masked = _ternary(word, bits)
     if masked is None:
         return None

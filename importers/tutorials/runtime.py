@@ -55,7 +55,7 @@ async def _write(switch: fy.Switch, entity: Entity, entry: Document) -> None:
     """Write one entity. If the switch reports an error, add the location in the file."""
     try:
         if isinstance(entity, fy.P4TableEntry) and entity.is_default_action:
-            # a default entry always exists, so it is modified, not inserted
+            # a table always has a default entry, so the entry is modified and not inserted
             await switch.modify([entity])
         else:
             await switch.insert([entity])

@@ -75,7 +75,7 @@ def _host(name: str, host: Document) -> Host:
         interface = IPv4Interface(address.text())
     except ValueError:
         interface = None
-    if interface is None or "/" not in address.text():  # otherwise the prefix would be /32
+    if interface is None or "/" not in address.text():  # without "/", the length would become 32
         address.wrong('an IPv4 address with its prefix length, such as "10.0.1.1/24"')
     if not MAC.fullmatch(host["mac"].text()):
         host["mac"].wrong('a MAC address such as "08:00:00:00:01:11"')
@@ -166,7 +166,7 @@ def _delay_us(latency: Document) -> float:
 
 
 def _unit_message(link: Link, hosts: set[str]) -> str:
-    """Return a message with a link's delay and bandwidth, before and after conversion."""
+    """Return a message about a link: its delay and bandwidth, as in the file and converted."""
     ours = link.properties1
     words = []
     if "delay_us" in ours:

@@ -1,4 +1,4 @@
-"""Measurement of conformance.py, which compiles and runs each file of a corpus in a process."""
+"""Measurement of conformance.py: compiles and runs each file of a corpus in its own process."""
 
 import contextlib
 import difflib
@@ -62,11 +62,12 @@ class Result:
     task: Task
     outcome: Outcome
     reason: str = ""  # first line of the error, if any
-    stf: str | None = None  # None if there is no script, "" if it passed, else the failure
-    # None without a golden file, "" if the messages are equal, otherwise the first difference
+    # result of the STF script: None (no script), "" (passed), or the failure
+    stf: str | None = None
+    # comparison with the golden file: None (no such file), "" (equal), or the first difference
     p4info: str | None = None
     is_same_text: bool = False
-    line: int | None = None  # line of an error with a source location
+    line: int | None = None  # line number of the error, if it has a source location
 
 
 def programs(p4c: Path) -> Iterator[Task]:
@@ -74,13 +75,13 @@ def programs(p4c: Path) -> Iterator[Task]:
     testdata = p4c / "testdata"
     for path in sorted(testdata.glob("*/**/*.p4")):
         top = path.relative_to(testdata).parts[0]
-        if top.endswith("_outputs"):  # output of p4c between its passes
+        if top.endswith("_outputs"):  # these folders contain what p4c prints after its passes
             continue
         text = path.read_text(errors="replace")
         is_v1model = bool(_V1MODEL.search(text)) and not _OWN_ARCHITECTURE.search(text)
         outputs = testdata / f"{top}_outputs" / path.relative_to(testdata / top).parent
         golden = outputs / f"{path.name}.p4info.txtpb"
-        # If p4c has no output for it, the file is only a part of a program.
+        # If the folder of p4c's outputs lacks the file, the file is only a part of a program.
         is_good = is_v1model and top == "p4_16_samples" and (outputs / path.name).exists()
         yield Task(
             str(path.relative_to(testdata)),

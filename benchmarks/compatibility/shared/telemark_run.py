@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from telemark.session.cli import Parser
 
-# Pattern that the output must contain, or function that returns an error or None.
+# Either a pattern that the output must contain, or a function from the output to an error or None.
 Expected: TypeAlias = str | Callable[[str], str | None]
 
 TELEMARK = [sys.executable, "-m", "telemark.cli", "run"]

@@ -1,5 +1,5 @@
-/* Handwritten C version of p4/ipv4_lpm.p4 for one port, with the same output. This program is the
- * baseline of the generated pipeline. Prefixes are in a list, the longest first. */
+/* Handwritten C version of p4/ipv4_lpm.p4 for one port, with the same output. The generated
+ * pipeline is compared with it. Prefixes are in a list, the longest first. */
 #include <arpa/inet.h>
 #include <stdint.h>
 #include <string.h>
@@ -10,7 +10,7 @@ struct prefix {
     uint32_t value, mask;
 };
 
-/* Returns the ones' complement sum of the header (RFC 1071). */
+/* Returns the ones' complement sum of an IPv4 header (RFC 1071). */
 static uint16_t checksum(const uint8_t *header)
 {
     uint32_t sum = 0;

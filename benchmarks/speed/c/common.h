@@ -46,7 +46,8 @@ static inline void set_option(int fd, int level, int option, int value)
         fail("setsockopt");
 }
 
-/* Opens a socket on the interface that receives `protocol` (ETH_P_ALL), or no frames (0). */
+/* Binds a socket to an interface. The socket gets frames of `protocol`: ETH_P_ALL means all frames,
+ * and 0 means no frames. */
 static inline void bind_packets(int fd, const char *interface, uint16_t protocol)
 {
     struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = htons(protocol),
@@ -57,7 +58,7 @@ static inline void bind_packets(int fd, const char *interface, uint16_t protocol
 
 enum { SLOT_SIZE = 2048, SLOTS = 8192, RING_SIZE = SLOT_SIZE * SLOTS };
 
-/* TPACKET_V2 ring for frames that arrive at the interface. */
+/* Opens a TPACKET_V2 ring for frames that arrive at the interface. */
 static inline uint8_t *open_ring(int fd, const char *interface)
 {
     struct tpacket_req ring = {.tp_block_size = 65536, .tp_block_nr = RING_SIZE / 65536,
@@ -73,7 +74,7 @@ static inline uint8_t *open_ring(int fd, const char *interface)
     return slots;
 }
 
-/* Returns whether the slot has a received frame. */
+/* Returns whether the slot contains a frame that is not yet processed. */
 static inline int is_full(const struct tpacket2_hdr *slot)
 {
     return (int)(__atomic_load_n(&slot->tp_status, __ATOMIC_ACQUIRE) & TP_STATUS_USER);

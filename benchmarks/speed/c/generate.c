@@ -1,6 +1,7 @@
-/* generate INTERFACE PACKETS_PER_S SECONDS BYTES CORE TRAIN: IPv4/UDP frames to random addresses in
- * 10.0.0.0/12, TRAIN frames to each, paced (with sleeps) or, with 0, at the maximum rate. The kernel
- * segments trains (GSO), which doubles the maximum rate. */
+/* generate INTERFACE PACKETS_PER_S SECONDS BYTES CORE TRAIN: sends IPv4/UDP frames to random
+ * addresses in 10.0.0.0/12, with TRAIN consecutive frames to each address. It sleeps between trains
+ * to keep the rate. If the rate is 0, it sends at the maximum rate. The kernel splits a train into
+ * frames (GSO), which doubles the maximum rate. */
 #define _GNU_SOURCE
 #include "common.h"
 
@@ -15,7 +16,8 @@ enum { NAP_NS = 5000, BATCH = 64, MAX_TRAIN = 64, GSO_UDP_L4 = 5 /* since Linux 
 static struct virtio_net_hdr offload; /* all zeros mean a frame without offload */
 static uint8_t payloads[MAX_TRAIN * MAX_FRAME];
 
-/* Makes each frame the first frame of a train; the kernel computes the checksums. */
+/* Sets the lengths in the headers of each frame to those of a whole train. The kernel splits a
+ * train into frames, and computes their checksums. */
 static void make_trains(unsigned length, unsigned train)
 {
     unsigned payload = length - HEADERS, size = 8 + train * payload;
@@ -52,7 +54,8 @@ int main(int argc, char **argv)
 
     static struct iovec parts[BATCH][3];
     static struct mmsghdr messages[BATCH];
-    uint64_t sent = 0, start_ns = clock_ns(), now_ns = start_ns; /* `sent` counts trains */
+    /* `sent` is the number of trains */
+    uint64_t sent = 0, start_ns = clock_ns(), now_ns = start_ns;
     for (; now_ns - start_ns < duration_ns; now_ns = clock_ns()) {
         uint64_t due = rate ? (now_ns - start_ns) * rate / train / 1000000000 : sent + BATCH;
         unsigned count = due - sent > BATCH ? BATCH : (unsigned)(due - sent);

@@ -1,6 +1,7 @@
-/* latency OUT IN PACKETS_PER_S SECONDS BYTES CORE: sends paced frames and receives them again, in one
- * thread that never sleeps, so that only the switch may wait for a core. Prints the number of sent and
- * received frames, and the 50th percentile, 99th percentile and maximum of the delay in ns. */
+/* latency OUT IN PACKETS_PER_S SECONDS BYTES CORE: sends frames at a constant rate, and receives
+ * them again. One thread does both. It never sleeps, so only the switch may have to wait for a
+ * core. Prints the numbers of sent and of received frames, and the 50th percentile, 99th percentile
+ * and maximum of the delay in ns. */
 #define _GNU_SOURCE
 #include "common.h"
 

@@ -1,8 +1,9 @@
 /* number INTERFACE FILE SPOILED_EVERY: sends numbered records by RoCEv2 WRITE ONLY at the maximum rate.
  * FILE is the frame of record 0 without the record and the iCRC.
  *
- * Record n goes to slot n. The eleven words of record n are n + 1 times 1, 3, 5, ..., 21. In one of
- * SPOILED_EVERY records a bit is flipped after the iCRC was computed; the receiver must refuse it.
+ * Record n goes to slot n. The eleven words of record n are (n + 1) times 1, 3, 5, ..., 21. In one
+ * of SPOILED_EVERY records, a bit is flipped after the iCRC was computed. The receiver must reject
+ * this record.
  *
  * Prints "ready". For each line "FIRST COUNT" on standard input it sends these records and prints
  * "sent". It exits at the end of its input. */
@@ -57,9 +58,9 @@ static void write_record(uint8_t *frame, uint32_t number, bool is_spoiled)
     frame[RECORD_AT] ^= is_spoiled;
 }
 
-/* Sends each frame once. If the kernel drops a frame between the two ends of a veth, Linux 6.7 and
- * newer end the call with an error, which is reported only if the frame was the first of the call.
- * The frame counts as dropped and is not sent again. */
+/* Sends each frame once. If the kernel drops a frame between the two ends of a veth pair, the call
+ * ends (Linux 6.7 and newer). It returns an error only if the dropped frame was the first frame of
+ * the call. The frame counts as dropped and is not sent again. */
 static void send_all(int fd, struct mmsghdr *messages, unsigned count)
 {
     for (unsigned sent = 0; sent < count; sent++) {

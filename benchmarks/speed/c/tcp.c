@@ -1,5 +1,6 @@
-/* One TCP stream: `tcp` accepts one connection on port 5001 and prints the received bytes and the
- * duration in ns; `tcp ADDRESS SECONDS` connects to it and sends at the maximum rate. */
+/* One TCP stream. `tcp` accepts one connection on port 5001, and prints the number of received
+ * bytes and the duration in ns. `tcp ADDRESS SECONDS` connects to this port and sends at the
+ * maximum rate. */
 #define _GNU_SOURCE
 #include "common.h"
 

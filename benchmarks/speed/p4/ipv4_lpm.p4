@@ -1,5 +1,6 @@
-/* A textbook IPv4 router: longest prefix, TTL, both checksums. MATCH selects another match
- * kind. Without ENTRIES, the table is empty at first, for measurements that fill it. */
+/* A textbook IPv4 router: longest prefix match, TTL, check and update of the header checksum. MATCH
+ * selects another match kind. With ENTRIES, the table has constant entries. Otherwise, the table is
+ * empty at first, and measurements fill it. */
 #include <core.p4>
 #include <v1model.p4>
 

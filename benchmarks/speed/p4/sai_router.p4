@@ -1,7 +1,8 @@
 /* A router with the structure of SAI's P4 programs. Controllers use strings as ids. One ACL selects
- * the VRF, the other drops packets. Routes lead via group, next hop and router interface to a port.
- * Tables, fields and actions that benchmarks/speed/sai.py uses have the same names as in SAI.
- * With PLATFORM_BMV2, ids are plain numbers, for switches without @p4runtime_translation. */
+ * the VRF, and another ACL drops packets. A route leads to a group, a next hop, a router interface,
+ * and finally to a port. Tables, fields and actions that benchmarks/speed/sai.py uses have the same
+ * names as in SAI. With PLATFORM_BMV2, ids are plain numbers, for switches without
+ * @p4runtime_translation. */
 #include <core.p4>
 #include <v1model.p4>
 

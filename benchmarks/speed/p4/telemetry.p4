@@ -1,5 +1,6 @@
-/* A program as large as an INT transit switch. It forwards packets and inserts up to eight words of
- * metadata next to those of earlier switches. Two tables select the words by instruction bitmap. */
+/* A program as large as that of an INT transit switch. It forwards packets, and inserts up to eight
+ * words of metadata next to the words of earlier switches. Two tables select the words by the
+ * instruction bitmap. */
 #include <core.p4>
 #include <v1model.p4>
 

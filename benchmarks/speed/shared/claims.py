@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from telemark.errors import BusyMachineError, note_invalid
 from telemark.results.report import Check, Table, table
 
-MIN_ROUNDS = 3  # other load on the machine may disturb all rounds if there are fewer
+MIN_ROUNDS = 3  # with fewer rounds, other load on the machine may disturb all of them
 
 
 class Claim(Check):
@@ -16,8 +16,9 @@ class Claim(Check):
     def of_rounds(cls, name: str, found: Sequence[float], limit: float) -> "Claim":
         """Compare the median of the rounds with the limit.
 
-        The run is inconclusive if the median exceeds the limit, but some of at least MIN_ROUNDS
-        rounds do not. In this case, other load on the machine may have disturbed the other rounds.
+        If the median violates the limit, but some rounds do not, the run is inconclusive: other
+        load on the machine may have disturbed the other rounds. This applies if there are at least
+        MIN_ROUNDS rounds.
         """
         claim = cls(name, statistics.median(found), limit)
         broken = sum(not cls(name, value, limit).passed for value in found)

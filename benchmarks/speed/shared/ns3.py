@@ -9,7 +9,7 @@ from pathlib import Path
 from telemark.errors import TestbedError
 
 FLAGS = ("-O3", "-march=native", "-DNDEBUG", "-Wall", "-Wextra", "-Werror")
-# C++ standard that new versions of ns-3 require and old versions support
+# C++ standards: new versions of ns-3 require the first, old versions only support the second
 STANDARDS = ("c++23", "c++17")
 
 
@@ -49,7 +49,7 @@ class Ns3:
 
 
 def _flags(libraries: Sequence[str]) -> list[str]:
-    """Return the compiler options; library paths are the same as for ns-3 itself."""
+    """Return the compiler options, with the library paths of ns-3 itself."""
     words = shlex.split(_pkg_config("--cflags", "--libs", *libraries))
     folders = [word[2:] for word in words if word.startswith("-L")]
     return [

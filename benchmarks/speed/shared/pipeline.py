@@ -39,7 +39,7 @@ def frame(address: int, source_port: int = 1000, payload: bytes = b"") -> bytes:
 
 
 def keys(kind: str, count: int, rng: random.Random) -> list[tuple[MatchKey, int]]:
-    """Return different random keys, each with an address that matches it."""
+    """Return pairs of a random key and an address that matches it. All keys are different."""
     found: dict[MatchKey, int] = {}
     while len(found) < count:
         address = rng.getrandbits(BITS)
@@ -49,7 +49,7 @@ def keys(kind: str, count: int, rng: random.Random) -> list[tuple[MatchKey, int]
             length = rng.randint(16, BITS)
             found[Lpm(address >> (BITS - length) << (BITS - length), length)] = address
         else:
-            # masks in which three of four bits are significant
+            # a mask in which, on average, three of four bits are ones
             mask = rng.getrandbits(BITS) | rng.getrandbits(BITS)
             found[Ternary(address & mask, mask)] = address
     return list(found.items())
@@ -89,7 +89,10 @@ class ByHand:
 
 
 class Pipelines:
-    """Measured pipelines by name and kind: engines and the handwritten router."""
+    """Pipelines that are measured: engines of minip4, and the handwritten router.
+
+    A pipeline has a name (such as "lpm 10") and a kind (MINIP4 or BY_HAND).
+    """
 
     def __init__(self, seed: int) -> None:
         self._runs: dict[tuple[str, str], Callable[[int], object]] = {}
@@ -125,5 +128,5 @@ class Pipelines:
             for _ in range(FRAMES)
         ]
         grown = [len(out[0][1]) for each in frames[:100] if (out := engine.process(1, each, 0))]
-        assert grown == [FRAME_BYTES + 4 * 9] * 100  # all INT instructions were executed
+        assert grown == [FRAME_BYTES + 4 * 9] * 100  # i.e. all INT instructions were executed
         self._runs["telemetry", MINIP4] = lambda rounds: engine.repeat(1, frames, rounds, 0)

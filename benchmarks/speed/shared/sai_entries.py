@@ -74,7 +74,7 @@ def entries(leads_to: str, *, translated: bool, seed: int) -> list[fy.P4TableEnt
 
 
 def _prefixes(rng: random.Random) -> Iterator[tuple[int, int]]:
-    """Yield ROUTES different prefixes, of which the shortest cover NETWORK."""
+    """Yield ROUTES different prefixes. The shortest of them cover the whole NETWORK."""
     step = 1 << (32 - COVERING_LENGTH)
     found = {
         (network, COVERING_LENGTH)

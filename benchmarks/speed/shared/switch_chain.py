@@ -16,7 +16,7 @@ from telemark.errors import TestbedError
 
 FOLDER = Path(__file__).parents[1]
 GENERATOR_CORE, SWITCH_CORE, ANY_CORE = 0, 1, -1
-NICE = -19  # with this priority, other load has little effect, and the same effect on all chains
+NICE = -19  # priority at which other load has little effect, and the same effect on all chains
 TIMEOUT_S = 20.0
 FRAME_BYTES = 64
 TRAIN = 16  # number of consecutive frames to the same address, as in real flows
@@ -132,7 +132,8 @@ class Chain:
     def remove(self) -> None:
         """Delete the links; `processes` stops the switches."""
         for pair in self._pairs:
-            # the interface may be in another namespace or may have been deleted with its peer
+            # errors are ignored: the interface may be in another namespace, or deleted with its
+            # peer
             for end in pair:
                 subprocess.run(["ip", "link", "del", "dev", end], check=False, capture_output=True)
 
@@ -170,7 +171,10 @@ class Chain:
         return delivered * 1e9 / duration_ns
 
     def deliver(self, pace: int, seconds: float, train: int) -> tuple[int, int, int]:
-        """Send frames; return the numbers of sent and received frames, and the duration in ns."""
+        """Send frames.
+
+        Return the numbers of sent and of received frames, and the duration in ns.
+        """
         before = received("t")
         sent, duration_ns = self.processes.finish(self.generate(pace, seconds, train))
         count = -1

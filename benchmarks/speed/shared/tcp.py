@@ -50,7 +50,7 @@ def _is_isolated(pid: int) -> bool:
 
 
 def _receive_on(core: int, pid: int, interface: str) -> None:
-    """Process received packets on `core` (RPS) instead of the core of the switch."""
+    """Let `core` process received packets (RPS), instead of the core of the switch."""
     file = f"/sys/class/net/{interface}/queues/rx-0/rps_cpus"
     # mount the sysfs of this namespace
     script = f"mount -t sysfs sysfs /sys && echo {1 << core:x} > {file}"

@@ -55,7 +55,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Contents of the file. A node that is neither a translator nor a reporter is a host."""
+    """Content of the file. Nodes are hosts, unless they are translators or reporters."""
 
     links: Sequence[Link]
     collectors: Mapping[str, Mapping[str, Kept]]
@@ -103,8 +103,8 @@ def read(path: Path) -> Configuration:
 def fields_of(made: type, **others: Callable[[Document], Any]) -> Readers:
     """Return a reader for each field of a dataclass.
 
-    The type of the field selects the reader, unless a reader is given. None means that the field
-    has no reader.
+    `others` are readers by field name; None means that the field gets no reader. For all other
+    fields, the type selects the reader.
     """
     readers: dict[Any, Callable[[Document], Any]] = {
         int: _natural, int | None: _natural, bool: Document.boolean, float: Document.number,
@@ -115,7 +115,7 @@ def fields_of(made: type, **others: Callable[[Document], Any]) -> Readers:
 
 
 def required_of(made: type) -> list[str]:
-    """Return the fields that have no default value."""
+    """Return the names of those fields of a dataclass that have no default value."""
     return [
         each.name for each in dataclasses.fields(made)
         if each.default is each.default_factory is dataclasses.MISSING
@@ -165,7 +165,7 @@ def _store(document: Document) -> Kept:
     of_limits = {key: found.pop(key) for key in limits if key in found}
     del found["primitive"]
     made = document.make(kind, **found)
-    # Create the store already here. Then error messages contain the location in this file.
+    # Create the store already here, so that an error message contains the location in the file.
     document.make(lambda: made.area("", 0).store(range(1, 2)))
     return Kept(made, **of_limits)
 
@@ -278,7 +278,7 @@ def _questions(document: Document) -> list[Question]:
 
 
 def _keys(document: Document) -> list[str]:
-    """Convert keys, which may be strings or numbers."""
+    """Return keys as strings. In the file, keys are strings or numbers."""
     for each in document.entries():
         if not isinstance(each.value, str | int):
             each.wrong("a string or a number")

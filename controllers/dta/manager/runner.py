@@ -33,7 +33,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.traffic.flows import Traffic
 
-# drop reasons of reports, NACKs and responses; a switch drops these after it has handled them
+# expected drop reasons: a switch drops reports, NACKs and responses after it has handled them
 EXPECTED = ("ingress", "miss", "egress")
 LEAD_NS, SETTLE_NS = 100_000_000, 500_000_000
 CONSOLE = Console()
@@ -46,7 +46,7 @@ def run_network(made: Configuration, options: argparse.Namespace, run: Run) -> i
     make_folder(folder)
     for host, stores in made.collectors.items():
         for store in stores:
-            # an earlier run may have left it
+            # an earlier run may have left this file
             (folder / file_of(host, store)).unlink(missing_ok=True)
     try:
         built = system(made, folder)

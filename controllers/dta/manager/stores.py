@@ -41,7 +41,7 @@ class Answers(NamedTuple):
 
     asked: int
     right: int
-    other: int  # wrong value
+    other: int  # number of answers with a wrong value
     empty: int
 
 
@@ -56,7 +56,7 @@ class StoreKind(ABC):
 
     @abstractmethod
     def judge(self, memory: Memory, reported: Reported) -> Answers | None:
-        """Query all keys that were reported. Return None if the right answers are unknown."""
+        """Query all reported keys, and count right answers. Return None if these are unknown."""
 
     @abstractmethod
     def answer(self, memory: Memory, asked: str) -> str:
@@ -150,7 +150,7 @@ class Appends(StoreKind):
         return ListStore(self.entries, self.batches, self.lists, sessions[0], first)
 
     def judge(self, memory: Memory, reported: Reported) -> Answers:
-        """See StoreKind. Compares all entries in the rings with the entries that were reported."""
+        """See StoreKind. It compares all entries in the rings with the reported entries."""
         sent: Counter[tuple[int, int]] = Counter()
         for _, said in reported:
             chosen = said.opcode == Op.APPEND
@@ -264,9 +264,9 @@ KINDS: dict[str, tuple[Op, type[StoreKind]]] = {
 
 
 def _last(said: ReportFields, op: Op) -> tuple[Words, NDArray[np.intp]]:
-    """Return the distinct keys of reports with an opcode, and the index of the last report per key.
+    """Return the keys of reports with an opcode, and for each key the index of its last report.
 
-    The keys are an array of shape (n, 4).
+    The keys are distinct; their array has shape (n, 4).
     """
     chosen = np.flatnonzero(said.opcode == op)[::-1]
     keys, first = np.unique(said.key[chosen], axis=0, return_index=True)
