@@ -25,7 +25,7 @@ HEADROOM = 2  # the probe sends at twice the rate of the run
 SHARES = tuple(2.0**-n for n in range(7))  # tested fractions of the requested rates
 MAX_QUEUEING_DELAY_US = 100_000.0  # a larger queueing delay means that queues grow without bound
 DRAIN_S = 0.5
-# interval and maximum number of the polls that wait until the switches contain no frames
+# polls until the switches contain no frames: interval, and maximum number
 POLL_NS, MAX_POLLS = 200_000_000, 150
 
 
@@ -65,9 +65,9 @@ class CapacityEstimate:
 async def probe(net: "Network", flows: Sequence[Flow], run: "Run") -> CapacityEstimate:
     """Find the fraction of the flows' rates that a network on bmv2 sustains, and report it.
 
-    Before, fill the tables of the network. Use the network only for the probe: the probe loses
-    packets, so the packet accounting of this network does not balance. Raises TestbedError if the
-    network does not sustain the smallest fraction.
+    The caller must fill the tables of the network, and must use the network only for the probe. The
+    probe loses packets, so the packet accounting of this network does not balance. Raises
+    TestbedError if the network does not sustain the smallest fraction.
     """
     net.expected_drops = [*net.expected_drops, "bmv2"]
 

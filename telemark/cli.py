@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from telemark.session.cli import Parser
 
-# Map from subcommand to its help text and its module. The module has the functions
-# add_arguments(parser) and run(args); run() returns the exit status. The name of the module is
-# used, so that this package does not import packages that depend on it.
+# Map from subcommand to its help text and the name of its module. The module has the functions
+# add_arguments(parser) and run(args); run() returns the exit status. The map has names and not
+# modules, because this package must not import packages that depend on it.
 _COMMANDS = {
     "run": ("importers.cli", "run a network description of p4lang/tutorials or p4-utils"),
     "dta": (

@@ -25,7 +25,7 @@ from telemark.results.report import table
 from telemark.run_all.catalogue import Experiment, experiments
 from telemark.session import cli
 
-MAX_LOAD = 0.5  # above this load average per CPU, runs may be inconclusive
+MAX_LOAD = 0.5  # load average per CPU; if it is higher, runs may be inconclusive
 MIN_MB = 2000
 SETUP = "./setup.sh"
 P4UTILS, THRIFT = "p4-utils", "Thrift bindings"
@@ -98,7 +98,7 @@ def findings() -> list[Finding]:
 
 
 def availability(experiment: Experiment, missing: Collection[str]) -> list[str]:
-    """Return "yes", or the reason for "no": one text each for virtual time, real time and bmv2.
+    """Return "yes", or why the experiment cannot run: for virtual time, real time and bmv2.
 
     `missing` is the subset of REAL_TIME, EBPF and bmv2.PROGRAM whose dependencies are incomplete.
     """

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
 
-# tests/rerun_inconclusive.py searches messages for this text
+# remedy in messages; tests/rerun_inconclusive.py searches messages for this text
 IDLE_MACHINE = "reduce the load on the machine"
 
 
@@ -47,7 +47,9 @@ _notes: ContextVar[list[InvalidRunError] | None] = ContextVar("notes", default=N
 
 
 def note_invalid(error: InvalidRunError | str) -> None:
-    """Note that the run is inconclusive, and continue. Outside of take_notes(), raise the error.
+    """Within a block of take_notes(), note that the run is inconclusive.
+
+    Elsewhere, raise the error.
 
     A string argument means InvalidRunError(string).
     """
@@ -60,9 +62,9 @@ def note_invalid(error: InvalidRunError | str) -> None:
 
 @contextlib.contextmanager
 def take_notes(notes: list[InvalidRunError] | None) -> Iterator[None]:
-    """Within the block, note_invalid() appends to the list.
+    """Within the block, note_invalid() appends errors to `notes`.
 
-    With None, note_invalid() raises the error.
+    If `notes` is None, note_invalid() raises errors.
     """
     token = _notes.set(notes)
     try:

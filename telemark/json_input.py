@@ -18,7 +18,7 @@ T = TypeVar("T")
 Readers: TypeAlias = "Mapping[str, Callable[[Document], Any]]"
 
 _MAX_SHOWN = 60  # maximum number of characters of a value in an error message
-_MAX_NUMBER = 1e15  # keeps float arithmetic finite
+_MAX_NUMBER = 1e15  # maximum of a number; so computations with floats stay finite
 _MAX_NODES = 10_000  # maximum number of hosts, and also of switches
 # maximum number of digits in a string; Python rejects numbers with thousands of digits
 _MAX_DIGITS = 20

@@ -47,9 +47,9 @@ class Network:
 
     `mtu_bytes` is the MTU of hosts. Switches forward frames of up to 9,216 bytes.
     `control_delay_us` is the one-way delay of messages between controllers and switches; it exists
-    only in virtual time (default: 0). With `stamp_log`, switches capture the times at which they
-    handle frames; only in real time. `expected_drops` are drop reasons (telemark.accounting.drops)
-    that cause no warning.
+    only in virtual time (default: 0). With `stamp_log`, switches log the times at which they read
+    and send frames; it exists only in real time. `expected_drops` are drop reasons
+    (telemark.accounting.drops) that cause no warning.
 
     Counters and captures are complete after the `with` block, and exist until the run ends. The
     run's option `--time` selects the backend: Mininet or virtual time.
@@ -81,7 +81,7 @@ class Network:
         self.interface_counters: dict[str, dict[str, int]] = {}
         # map from host to the number of datagrams that its kernel dropped
         self.udp_losses: dict[str, int] = {}
-        self.rejected: list[RejectedFrames] = []  # by hosts
+        self.rejected: list[RejectedFrames] = []  # frames that hosts rejected
         self.applications: list[RunningApplication] = []
         self.drop_report = run.drop_report
         self._run = run
@@ -112,7 +112,7 @@ class Network:
                     self.command_line()
                 self._finish()
             elif issubclass(kind, Exception):
-                # The exception may be a consequence of a rejected frame or of a dead switch.
+                # The cause of the exception may be a rejected frame or a dead switch.
                 self.drop_report.rejected += self.backend.rejected_frames()
                 self.backend.check_alive()
 
@@ -157,10 +157,10 @@ class Network:
         """Run a copy of an application on a host until the network stops.
 
         Returns when the application has started. Its `.result` is available after the `with` block.
-        In real time, the process of the application imports the file that defines its class. A
-        separate module loads faster than the experiment's script. Raises TestbedError if the
-        application fails to start. If it fails later, the end of the `with` block raises
-        TestbedError.
+        In real time, the process of the application imports the file that defines the class of the
+        application. If this is a separate module, it loads faster than the experiment's script.
+        Raises TestbedError if the application fails to start. If it fails later, the end of the
+        `with` block raises TestbedError.
         """
         self.host(host)  # raises TestbedError for an unknown host
         if not isinstance(application, Application):
@@ -186,10 +186,10 @@ class Network:
         """Return the path of a capture at the port of a switch that leads to a neighbour.
 
         For parallel links, pass the name of the interface (`s1-eth3`) as `neighbour`. `what`
-        selects frames that the port received ("in"), transmitted before the link ("out"), or that
+        selects the frames that the port received ("in"), that it gave to the link ("out"), or that
         the link lost ("lost"). With `stamp_log`, `what` may also select captures with other times:
-        when frames were read from the port's ring ("taken"), and before ("sending") and after
-        ("sent") the send call. `inner` is for bmv2: it selects the port of the panel switch
+        when frames were read from the port's ring ("taken"), when the send call began ("sending")
+        and when it ended ("sent"). `inner` is for bmv2: it selects the port of the panel switch
         (minip4, between bmv2 and the links) that leads to bmv2. At this port, "out" frames enter
         bmv2, and "in" frames leave bmv2.
         """

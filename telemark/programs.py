@@ -17,7 +17,7 @@ from telemark.errors import TestbedError
 
 MACRO = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
-# Types of parameters of class Network.
+# Types of the parameters `program` and `defines` of class Network.
 Programs: TypeAlias = str | Path | Mapping[str, str | Path]
 Macros: TypeAlias = Mapping[str, int | str | Mapping[str, int | str]]
 
@@ -32,11 +32,11 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Compiled P4 program that switches of a network share. Programs are compared by identity."""
+    """Compiled P4 program. Switches of a network share it; only identical objects are equal."""
 
     compiled: CompiledProgram
-    blob_path: Path  # BMv2 JSON
-    p4info_path: Path  # text format
+    blob_path: Path  # path of the BMv2 JSON
+    p4info_path: Path  # path of the P4Info in text format
 
     @classmethod
     def write(cls, compiled: CompiledProgram, folder: Path, name: str) -> "Program":

@@ -34,7 +34,7 @@ def count_wrong_checksums(frames: Frames) -> int:
 
 
 def _sums(words: NDArray[np.uint16]) -> NDArray[np.uint32]:
-    """Return the one's complement sum of each row (RFC 1071), 0xFFFF if the checksum is right."""
+    """Return the one's complement sum of each row (RFC 1071). It is 0xFFFF for a right checksum."""
     total = words.sum(1, dtype=np.uint32)
     for _ in range(2):
         total = (total & 0xFFFF) + (total >> 16)

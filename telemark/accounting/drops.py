@@ -15,9 +15,9 @@ from telemark.errors import TestbedError
 from telemark.results.report import Check
 from telemark.traffic.flows import AnyRecord, FlowRecord
 
-# Map from drop reason of `minip4 switch` (docs/reference/minip4.md) to the text of its warning; {}
-# stands for the port. The drop reasons `queue` and `link` cause no warning, because the user
-# configured the rate or the loss of the link.
+# REASONS maps a drop reason of `minip4 switch` (docs/reference/minip4.md) to the text of its
+# warning; {} stands for the port. Reasons that are always expected cause no warning: the user has
+# configured the rate and the loss of links.
 ALWAYS_EXPECTED = {"queue"}
 REASONS = {
     "miss": "received at port {} dropped in ingress by the default action of a table without a "
@@ -58,7 +58,7 @@ class DropReport:
 
     drops: list[Drop] = field(default_factory=list)
     flows: list[str] = field(default_factory=list)  # descriptions of flows that lost all packets
-    rejected: list[RejectedFrames] = field(default_factory=list)  # by hosts
+    rejected: list[RejectedFrames] = field(default_factory=list)  # frames that hosts rejected
 
     def add(self, other: "DropReport") -> None:
         """Add the report of another run."""
@@ -72,7 +72,7 @@ class DropReport:
         """Add the drops of a network that has stopped; `counters` maps switches to counters."""
         is_expected = {*expected, *ALWAYS_EXPECTED}
         if expects_program_drops(expected):
-            is_expected.add("bmv2")  # bmv2 does not report which drops the program made
+            is_expected.add("bmv2")  # any drop by bmv2 may be a drop by the program
         for switch, counted in counters.items():
             for port, port_counters in {**counted["ports"], **counted["other_ports"]}.items():
                 self.drops += [

@@ -1,8 +1,9 @@
 """Packet accounting of a network: sent = received + dropped + consumed.
 
 It compares two independent sources: the counters of switches and links, and the counters of the
-kernel. A run is invalid if the kernel or bmv2 dropped a packet. bmv2 reports no reason for a drop,
-so a drop by bmv2 could be mistaken for a loss on a link.
+kernel. A run is inconclusive if the kernel dropped a packet. Drops by bmv2 also make it
+inconclusive (see from_network()): bmv2 reports no reason for a drop, so a drop could be mistaken
+for a loss on a link.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ class PacketAccounting:
     lost_by_links: dict[str, int]  # map from egress interface to number of frames
     # map from switch to (map from drop reason to number of packets)
     dropped_by_switches: dict[str, dict[str, int]]
-    added_by_switches: int  # copies made by programs, and packet-outs
+    added_by_switches: int  # number of copies that programs made, and of packet-outs
     taken_by_controllers: int
     left_in_queues: int  # number of packets that were still in queues of switches at the end
     # map from interface to the number of frames that XDP programs consumed, by their own counters
@@ -152,7 +153,7 @@ def _reject_kernel_drops(net: Network, records: Sequence[FlowRecord]) -> None:
 
 
 def _missing_in_bmv2(counters: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, int]:
-    """Return, per bmv2 switch, the number of frames that entered it minus those that left it."""
+    """Return for each bmv2 switch how many more frames have entered bmv2 than have left it."""
     return {
         name: counted["inner"]["into"] - counted["inner"]["out"]
         for name, counted in counters.items()
@@ -183,10 +184,10 @@ def _unbalanced_switches(engines: Mapping[str, dict[str, int]]) -> list[str]:
 
 
 def _unbalanced_links(net: Network, consumed_by_xdp: Mapping[str, int]) -> list[str]:
-    """List the link directions whose ends disagree on the number of frames that the link delivered.
+    """List the link directions whose two ends counted different numbers of frames.
 
-    A kernel of a host counts frames before XDP. A switch counts frames at its packet socket, after
-    XDP.
+    The kernel of a host counts frames before XDP programs see them. A switch counts frames at its
+    packet socket, which gets them after XDP.
     """
     unbalanced = []
     for link in net.links:

@@ -11,7 +11,7 @@ from minip4.simulator.shared import PAYLOAD
 from telemark.errors import TestbedError
 from telemark.traffic.flows import Flow
 
-# magic number of pcap with nanosecond timestamps, in the byte order of this machine
+# magic number of pcap files with nanosecond timestamps, in the byte order of this machine
 MAGIC_NS = 0xA1B23C4D
 FILE_HEADER_BYTES = 24
 RECORD = np.dtype([("s", "<u4"), ("ns", "<u4"), ("captured", "<u4"), ("length", "<u4")])
@@ -40,7 +40,7 @@ class CapturedFrame:
 
     time_ns: int  # CLOCK_MONOTONIC
     length: int  # number of bytes on the wire
-    bytes: bytes  # fewer than `length` if truncated
+    bytes: bytes  # fewer than `length` bytes if the frame was truncated
 
 
 @dataclass(frozen=True)
@@ -172,9 +172,9 @@ def _runs(path: Path, data: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:
 def _run_of_equal_size(
     path: Path, data: NDArray[np.uint8], at: int
 ) -> tuple[NDArray[np.uint8], int]:
-    """Return the run of equally long records that starts at offset `at`, and its end offset.
+    """Return the run of equally long records that starts at offset `at`, and the offset of its end.
 
-    The run has one record per row.
+    The array has one record per row.
     """
     if at + RECORD.itemsize > len(data):
         raise TestbedError(f"{path}: file ends within a frame")

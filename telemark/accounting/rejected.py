@@ -1,6 +1,6 @@
-"""Frames that a host rejected because of a wrong checksum or length from a P4 program.
+"""Frames that a host rejected because a P4 program wrote a wrong checksum or length.
 
-The load on the machine does not cause these drops.
+Load on the machine cannot be the cause.
 """
 
 import struct
@@ -87,7 +87,7 @@ def _describe_layer_4(header: bytes, segment: bytes) -> str | None:
         if not shortest <= length <= len(segment):
             return f"{flow}: UDP length {length}, in {len(segment)} bytes"
         segment = segment[:length]
-        if segment[at : at + 2] == b"\0\0":  # no checksum
+        if segment[at : at + 2] == b"\0\0":  # the datagram has no checksum
             return None
     pseudo = header[12:20] + struct.pack(">HH", header[9], len(segment))
     problem = _wrong_checksum(segment, at, pseudo if has_pseudo_header else b"")

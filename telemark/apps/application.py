@@ -16,7 +16,7 @@ from telemark.session.error_reporting import user_frames
 from telemark.topology.links import ETHERNET_BYTES, UDP_BYTES
 from telemark.traffic.received import Arrivals, Datagrams, Frames, Taken
 
-# environment variable of processes that import a script
+# environment variable that is set in processes of applications, which import the script
 APPLICATION_PROCESS = "TELEMARK_APPLICATION"
 
 
@@ -156,11 +156,11 @@ class Host(ABC):
         """Return the time of the common clock: nanoseconds since an arbitrary start."""
 
     def call_at(self, time_ns: float, callback: Callable[[], None]) -> None:
-        """Call a function at or just after a time of the common clock.
+        """Call a function at `time_ns` of the common clock, or just after it.
 
         If this time has passed, the function is called immediately.
 
-        A callback that still waits when the network begins to stop is never called.
+        A callback that is not yet due when the network begins to stop is never called.
         """
         self._timers.add(time_ns, callback)
 
@@ -199,7 +199,7 @@ class Host(ABC):
     def _open_frames(self, *, takes: bool) -> FrameSocket: ...
 
     def close(self) -> None:
-        """Deliver all held packets, and hold no more packets, because the network will stop."""
+        """Deliver all held packets. From now on, hold no packets, because the network will stop."""
         for receiver in self.receivers:
             receiver.hold_ns = 0
             receiver.deliver()
@@ -250,10 +250,10 @@ class RunningApplication:
 
     host: str
     name: str  # class name of the application
-    sent: int = 0  # number of datagrams and frames
+    sent: int = 0  # number of datagrams and frames that the application sent
     received: int = 0
-    kernel_drops: int = 0  # packets dropped because a socket buffer was full
-    # empty list; after the network has stopped, its only element is the result
+    kernel_drops: int = 0  # number of packets dropped because a socket buffer was full
+    # empty until the network has stopped; then the only element is the result
     results: list[Any] = field(default_factory=list)
 
     @property

@@ -34,18 +34,18 @@ class Settings:
     topo: Topo
     name: str
     folder: Path  # folder for logs, counters and captures
-    programs: Mapping[str, Program]  # by switch
+    programs: Mapping[str, Program]  # map from switch to its program
     seed: int
-    mtu_bytes: int  # of hosts
+    mtu_bytes: int  # MTU of hosts
     capture: bool
     snaplen: int  # maximum number of bytes of a frame in captures
     target: str  # P4 target, minip4 or bmv2
     # map from switch to additional options of `minip4 switch`
     switch_options: Mapping[str, Sequence[str]]
-    device_ids: Mapping[str, int]  # by switch
+    device_ids: Mapping[str, int]  # map from switch to its device id
     control_delay_ns: int  # one-way delay of messages between controllers and switches
     threads: int  # number of threads; more than one only in virtual time
-    stamp_log: bool  # whether switches also capture when they handle frames; only in real time
+    stamp_log: bool  # whether switches log the times of their calls; only in real time
     report_progress: Callable[[str], None]
 
 
@@ -101,7 +101,7 @@ class NetworkBackend(Protocol):
         """Raise TestbedError if a switch or an application has stopped, but should still run."""
 
     def rejected_frames(self) -> list[RejectedFrames]:
-        """Return the frames that hosts have rejected since the start."""
+        """Return the frames that hosts have rejected since the network started."""
 
     def finish(self) -> Outcome:
         """Drain queues and links, stop the switches and read all counters."""

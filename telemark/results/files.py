@@ -1,4 +1,4 @@
-"""Files of results: atomic replacement, one lock per folder, and the right owner under sudo."""
+"""Files of results: atomic replacement, one lock per folder, and the caller as owner under sudo."""
 
 import argparse
 import contextlib

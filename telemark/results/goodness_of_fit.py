@@ -1,8 +1,8 @@
 """Goodness of fit: one test whether all points of a figure agree with theory.
 
-If each of 60 points is tested with 99 % confidence, at least one point fails in about every second
-run, even if theory is right. Therefore, one p-value is computed per point, and the smallest p-value
-is multiplied by the number of points (Bonferroni). The product must be above 1 %.
+If each of 60 points is tested separately with 99 % confidence, at least one point fails in about
+every second run, even if theory is right. Therefore, one p-value is computed per point, and the
+smallest p-value is multiplied by the number of points (Bonferroni). The product must be above 1 %.
 """
 
 import math
@@ -55,7 +55,7 @@ def t_test_p_value(values: ArrayLike, expected: float) -> float:
 
 
 def agreement_check(what: str, chances: Sequence[float]) -> Check:
-    """Return the check of a figure: the corrected p-value of the point that agrees least."""
+    """Return the check of all points: the smallest p-value, times the number of points."""
     together = min(1.0, min(chances) * len(chances))
     name = f"{what}: p-value of {len(chances)} points under theory"
     return Check(name, together, 1, 1 - LEVEL)

@@ -12,7 +12,7 @@ def text(value: object) -> str:
 
 
 def marked(content: str, is_good: bool) -> str:
-    """Format a text in the colour of passed or of failed checks."""
+    """Format a text in the colour of passed checks (`is_good`) or in that of failed checks."""
     return f'<span class="{verdict_class(is_good)}">{text(content)}</span>'
 
 

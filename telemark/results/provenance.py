@@ -26,7 +26,7 @@ INSTALLED = (f"{sys.prefix}/", f"{sysconfig.get_path('stdlib')}/")
 
 @dataclass(frozen=True)
 class P4Source:
-    """P4 program after preprocessing, so with all included files.
+    """P4 program after preprocessing, which includes other files.
 
     `sha256` is a hash of the tokens. Comments, line breaks and the path of the program do not
     affect it. core.p4 and v1model.p4 do not affect it either, because they belong to the compiler.
@@ -48,7 +48,7 @@ class P4Source:
         return cls(path, tuple(defines), hashlib.sha256(own.encode()).hexdigest(), files)
 
     def as_portable(self) -> tuple[str, tuple[str, ...], str, tuple[str, ...]]:
-        """Return plain data that from_portable() can read in another checkout."""
+        """Return plain data, from which from_portable() creates the program in another checkout."""
         files = tuple(sorted(_shown(path) for path in self.files))
         return _shown(self.path), self.defines, self.sha256, files
 

@@ -33,7 +33,7 @@ EBPF_PREFIXES = ("xdp_", "ebpf_", "threat_")  # prefixes of experiments with eBP
 EBPF_WITH_SWITCHES = ("ebpf_edge",)
 REAL_ONLY = ("targets", *PROCESSES, *EBPF_PREFIXES)
 
-# Benchmarks run only if they are named, because they compare with other software, which must exist.
+# Options of benchmarks. They run only if they are named: they need other software for comparisons.
 BENCHMARKS = {
     "benchmark_switch": ["benchmarks/speed/switch.py"],
     "virtual": ["benchmarks/speed/virtual.py", "--time", "virtual"],
@@ -53,8 +53,8 @@ class Comparison:
 def compare(results: Path, summary: Mapping[str, Any]) -> Comparison | None:
     """Compare the results in a folder with their reference. Return None if there is no reference.
 
-    In virtual time with the same parameters, all numbers must be equal, except in columns that
-    depend on the machine. In real time, only verdicts can be compared.
+    If both are in virtual time with the same parameters, all numbers must be equal, except in
+    columns that depend on the machine. In real time, only verdicts can be compared.
     """
     time = summary["parameters"]["time"]
     folder = REFERENCE / (summary["experiment"] + (REAL if time == "real" else ""))
@@ -124,7 +124,7 @@ def has_switches(name: str) -> bool:
 
 
 def flaws(folder: Path) -> list[str]:
-    """Return all reasons that prevent the results in a folder from becoming a reference."""
+    """Return all reasons why the results in a folder cannot become a reference."""
     summary = json.loads((folder / "summary.json").read_text())
     revision = summary["environment"]["git"]
     found = []

@@ -16,7 +16,7 @@ class ReplayedFlow:
     """Flow that lost no packet, and whose packets all take the same path."""
 
     name: str
-    colour: str  # of CSS
+    colour: str  # CSS colour
     path: Sequence[str]  # names of the nodes, from the sending host to the receiving host
     # Shape (packets, 2 * len(path) - 2), one row per packet in order of sending. A row contains the
     # time at which the packet left the sender, the times at which it reached and left each switch,
@@ -32,7 +32,7 @@ class Replay:
     # map from node to its position: x from the left and y from the top, both from 0 to 1
     places: Mapping[str, tuple[float, float]]
     flows: Sequence[ReplayedFlow]
-    zero_ns: int  # time of the run that is displayed as 0
+    zero_ns: int  # the time of the run that the player shows as 0
     begin_ns: int
     end_ns: int
 

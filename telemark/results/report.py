@@ -24,7 +24,8 @@ from telemark.results.replay import Replay
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# File formats. Metadata that differs between runs is left out, so that equal data give equal files.
+# File formats of figures. Metadata that differ between runs are left out, so that equal data give
+# equal files.
 FIGURE_KINDS: Mapping[str, Any] = {
     "png": {"Software": None},
     "svg": {"Date": None},

@@ -29,9 +29,9 @@ def ks_distance(some: NDArray[np.float64], every: NDArray[np.float64]) -> float:
 
 
 def expected_ks_distance(count: int) -> float:
-    """Return the distance that the Kolmogorov-Smirnov statistic exceeds with probability 0.1 %.
+    """Return the limit that a Kolmogorov-Smirnov distance exceeds with probability 0.1 %.
 
-    `count` is the number of samples.
+    `count` is the number of values in the sample.
     """
     return KOLMOGOROV_999 / math.sqrt(max(count, 1))
 

@@ -56,7 +56,7 @@ class Outcome:
     text: str
     status: int = cli.PASSED
     duration_s: float = 0.0
-    has_results: bool = True  # False if the folder has no results for these options
+    has_results: bool = True  # False if the results folder has no results for the current options
     rates: str = ""  # on bmv2: fractions of the requested rates that bmv2 sustained
 
 
@@ -133,7 +133,8 @@ def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Out
     )
 
     def forward(number: int, _frame: FrameType | None) -> None:
-        # after Ctrl-C, the experiment gets two signals, but counts them as one
+        # after Ctrl-C, the experiment gets a second signal from the terminal, and counts both as
+        # one
         process.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in STOPPING}
@@ -146,7 +147,7 @@ def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Out
         status = SIGNALLED - status
     has_results = _written_ns(summary) != written
     if status == cli.CHECK_FAILED and not has_results and not last_line.startswith(prefix):
-        status = cli.INTERNAL_ERROR  # Python exits with status 1 if it cannot import the script
+        status = cli.INTERNAL_ERROR  # status 1 without a report: Python could not import the script
     text = WORDS.get(
         status, f"ended by signal {status - SIGNALLED}; run the same command again to resume"
     )

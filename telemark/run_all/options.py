@@ -41,7 +41,7 @@ def parse(arguments: Sequence[str], known: Sequence[Experiment], about: str) -> 
 
 
 def result_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments that all experiments get, and that may affect their results or files."""
+    """Return those arguments for all experiments that may affect their results or files."""
     arguments = [f"--{name}={getattr(options, name)}" for name in ("target", "time", "seed")]
     if options.threads > 1:
         arguments.append(f"--threads={options.threads}")
@@ -52,7 +52,7 @@ def result_arguments(options: argparse.Namespace) -> list[str]:
 
 
 def execution_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments that all experiments get, and that do not affect their results."""
+    """Return those arguments for all experiments that do not affect their results."""
     values = ((name, getattr(options, name)) for name in ("jobs", "scheduler"))
     arguments = [f"--{name}={value}" for name, value in values if value is not None]
     return [*arguments, "--again"] if options.again and options.time == "virtual" else arguments

@@ -70,10 +70,9 @@ def dependency_key(script: Path, arguments: Sequence[str]) -> str:
 def code_files(script: Path) -> set[Path]:
     """Return the script, and all files of the folders from which it imports modules.
 
-    Imports of imported modules are included.
-
-    All modules, C files and include/ of such a folder are included. Processes of a run may use
-    files that the run itself does not import.
+    These folders include those of the imports of imported modules. All modules and C files of such
+    a folder are returned, also those in include/, because processes of a run may use files that the
+    run itself does not import.
     """
     folders: set[Path] = set()
     todo = [script]

@@ -7,7 +7,7 @@ from telemark.accounting import pcap
 from telemark.errors import TestbedError
 from telemark.results.files import give_to_caller
 
-ABOUT = "about.txt"  # the next run may replace a folder that contains this file
+ABOUT = "about.txt"  # file that marks a folder as one that the next run may replace
 
 
 def check_artifact_folder(folder: Path) -> None:
@@ -51,7 +51,7 @@ def _copy(run: Path, folder: Path, offset_ns: int | None) -> list[str]:
                 pcap.shift(source, target, offset_ns)
             else:
                 shutil.copyfile(source, target)
-        # the capture may be incomplete, because its switch was killed
+        # e.g. an incomplete capture, because the switch was killed
         except TestbedError as error:
             shutil.copyfile(source, target)
             problems.append(f"{error}; its times are relative to the boot of this machine")

@@ -37,12 +37,12 @@ from telemark.traffic.flows import LIMITS
 
 RESULTS = REPOSITORY / "results"
 ARTIFACTS = "run"  # subfolder of the results folder
-INCONCLUSIVE = "inconclusive"  # another subfolder
+INCONCLUSIVE = "inconclusive"  # subfolder of the results folder, for inconclusive runs
 MAX_DURATION_S = LIMITS["after_s"][1]
 PASSED, CHECK_FAILED, UNUSABLE, INTERNAL_ERROR = 0, 1, 2, 3  # exit status
 
 Experiment = Callable[[argparse.Namespace, Run], Report | Awaitable[Report]]
-# the function does the work of a run, and returns the exit status
+# function that does the work of a run, and returns the exit status
 RunNetwork = Callable[[Run], int]
 
 
@@ -102,7 +102,7 @@ def start(
             if not isinstance(error, Exception):
                 raise
             return _report_error(name, error, with_traceback=options.traceback)
-    # another exception may have replaced the exception of the signal
+    # a signal arrived; `error` may be another exception, which replaced that of the signal
     if signal_number is not None:
         print(f"\n{name}: interrupted", file=sys.stderr)
         return isolation.SIGNALLED + signal_number
@@ -463,7 +463,7 @@ def _number(text: str, low: float, high: float, expected: str) -> float:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not low <= value <= high:  # false for NaN
+    if not low <= value <= high:  # also rejects NaN
         raise argparse.ArgumentTypeError(f"{text!r} is not {expected}")
     return value
 

@@ -1,4 +1,4 @@
-"""Clocks: with them, experiments are independent of real and virtual time."""
+"""Clocks: experiments use them in the same way in real time and in virtual time."""
 
 import asyncio
 import time

@@ -24,7 +24,7 @@ LIBRARIES = tuple(
 )
 
 Frames = list[tuple[FrameType, int]]  # frames with line numbers; the outermost frame is first
-CLIENTS = ("finsy", "grpc")  # packages
+CLIENTS = ("finsy", "grpc")  # packages of the P4Runtime client
 
 
 def user_frames(frames: Frames) -> Frames:

@@ -18,7 +18,7 @@ from telemark.session.progress import Progress
 class SweepOptions:
     """Options that control how sweeps are executed in virtual time; see telemark.sweep."""
 
-    jobs: int = 1  # processes
+    jobs: int = 1  # number of processes
     cache: Path | None = None  # folder for finished runs
     again: bool = False  # do not use finished runs from the cache
     scheduler: str | None = None  # address of a Dask scheduler
@@ -37,7 +37,7 @@ class Run:
     clock: Clock = field(default_factory=RealClock)
     progress: Progress = field(default_factory=Progress)
     origin: Origin = field(default_factory=Origin)  # provenance of the results
-    keeps: bool = False  # keep captures and logs
+    keeps: bool = False  # whether captures and logs are copied to the results
     snaplen: int = SNAPLEN  # maximum number of bytes of a frame in captures
     sweep_options: SweepOptions = field(default_factory=SweepOptions)
     # map from source to compiled program, for all programs that this run has compiled
@@ -46,4 +46,4 @@ class Run:
     threads: int = 1  # number of threads per network in virtual time
     # capacities of networks on bmv2
     capacities: list[CapacityEstimate] = field(default_factory=list)
-    inconclusive: list[InvalidRunError] = field(default_factory=list)  # reasons
+    inconclusive: list[InvalidRunError] = field(default_factory=list)  # why the run is inconclusive

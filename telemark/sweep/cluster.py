@@ -66,7 +66,7 @@ def _connect(distributed: Any, address: str) -> Any:
 def _result(future: Any) -> bytes:
     try:
         result: bytes = future.result()
-    # error of the scheduler, e.g. KilledWorker; an error of a run is in its outcome
+    # an error of the scheduler, e.g. KilledWorker; errors of runs are in their outcomes
     except Exception as error:
         raise TestbedError(f"--scheduler: {' '.join(str(error).split())}") from None
     return result

@@ -55,9 +55,7 @@ def outcomes(
     tasks: Sequence[Task], numbers: Sequence[int], jobs: int, folder: Path,
     report_progress: Callable[[str], None],
 ) -> Generator[tuple[int, bytes], None, None]:  # fmt: skip
-    """Execute tasks, at most `jobs` in parallel.
-
-    Yield the index and the serialized Outcome of each.
+    """Execute tasks, at most `jobs` in parallel. Yield (index, serialized Outcome) for each.
 
     `numbers` are the indices of the tasks to execute. The files of a run are in `folder` / index.
     If a process is killed, a new process repeats the run. If this happens TRIES times, the error of

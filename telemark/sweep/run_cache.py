@@ -79,7 +79,7 @@ class RunCache:
 
 
 def remove_unused(sweep_options: SweepOptions, experiment: str) -> None:
-    """Remove cached runs that complete sweeps of this experiment did not use.
+    """Remove those cached runs of this experiment that its complete sweeps did not use.
 
     Such runs belong to other code, settings or seeds. Cached runs of other experiments remain.
     """

@@ -82,7 +82,7 @@ class _Sweep:
 
         Raises the exception of the first run that failed.
         """
-        # cached runs have no captures to keep
+        # with --keep, all runs are executed, because cached runs have no captures
         if not (self._run.sweep_options.again or self._run.keeps):
             self._find_cached()
         if len(self._outcomes) < len(self._tasks):
@@ -110,7 +110,9 @@ class _Sweep:
                 self._clear(folder / str(number))
                 failed = [n for n, outcome in self._outcomes.items() if outcome.failure]
                 if failed and all(n in self._outcomes for n in todo if n < min(failed)):
-                    return  # the first failed run in the order of tasks is known
+                    # the first failed run (in the order of tasks) is known, so no more runs are
+                    # needed
+                    return
 
     def _start(self, todo: list[int], folder: Path) -> Generator[tuple[int, bytes], None, None]:
         """Execute runs on this machine or on workers.

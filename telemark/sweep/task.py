@@ -48,7 +48,7 @@ class Outcome:
     warnings: str  # warnings of the compiler
     drop_report: DropReport
 
-    # programs of this run; may include programs of other runs of the sweep
+    # programs of this run, and possibly programs of other runs of the sweep
     programs: frozenset[P4Source]
 
 
@@ -101,7 +101,7 @@ def execute(
     result, failure = None, None
     with contextlib.redirect_stderr(io.StringIO()) as warnings:
         try:
-            # the caller is in another process, so the notes would not reach it
+            # without notes, because the caller is in another process, and would not get them
             with take_notes(None):
                 result = clock.run(_measure(task, run))
         except Exception as error:

@@ -13,7 +13,7 @@ from telemark.backends.real import isolation
 from telemark.errors import TestbedError
 from telemark.sweep.task import CompiledPrograms, execute, failed_outcome, serialize
 
-TRIES = 3  # number of attempts before the error of give_up() is raised
+TRIES = 3  # number of attempts until the error of give_up() is raised
 
 
 class CrashError(Exception):

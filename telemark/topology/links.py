@@ -26,7 +26,7 @@ SWITCH_MTU = FRAME_ROOM
 
 
 def _rate_bps(value: Any) -> int:
-    if not 1e-6 <= value < 1e9:  # 0 bit/s would mean unlimited
+    if not 1e-6 <= value < 1e9:  # not 0, which would mean unlimited
         raise ValueError("expected Mbit/s, e.g. 100")
     return round(value * 1e6)
 
@@ -79,9 +79,9 @@ def properties(given: Mapping[str, Any], where: str) -> dict[str, Any]:
 def of_ends(
     node1: object, node2: object, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parameters of both ends.
+    """Return the link parameters at both ends: those of the link, unless an end has its own.
 
-    `params1` and `params2` replace parameters of the link.
+    `params1` and `params2` contain the parameters of the ends.
     """
     where = f"link {node1}-{node2}"
     common = {word: value for word, value in params.items() if word not in MININET_PARAMETERS}

@@ -5,7 +5,10 @@ from typing import NamedTuple
 
 
 class Route(NamedTuple):
-    """Route to `prefix` over its neighbours. If there are several (ECMP), each flow uses one."""
+    """Route of a switch to a prefix.
+
+    `next_hops` are neighbours of the switch. If there are several (ECMP), each flow uses one.
+    """
 
     prefix: str  # e.g. 10.1.0.0/16; the default route is 0.0.0.0/0
     next_hops: tuple[str, ...]

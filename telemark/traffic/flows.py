@@ -60,7 +60,7 @@ class Flow:
     protocol: ClassVar = "UDP"
 
     id: int  # 0..65535; each datagram contains it
-    source: str  # host names
+    source: str  # names of hosts (source and destination)
     destination: str
     rate_pps: float
     count: int  # number of datagrams, with sequence numbers 0..count-1
@@ -71,7 +71,7 @@ class Flow:
     after_s: float = 0.0  # start of the flow, relative to the start of the traffic
     pattern: Pattern | None = None
     allow_total_loss: bool = False  # True: the run does not fail if the flow loses all packets
-    ttl: int = 64  # of IPv4
+    ttl: int = 64  # TTL of IPv4
 
     def __post_init__(self) -> None:
         limits = {
@@ -120,7 +120,7 @@ class FlowRecord:
     """Datagrams that a flow sent and received, ordered by time. Times are CLOCK_MONOTONIC."""
 
     flow: Flow
-    sent: NDArray[np.void]  # SENT
+    sent: NDArray[np.void]  # SENT records
     received: NDArray[np.void]  # RECEIVED records; received_ns is the kernel's receive timestamp
     largest_lag_ns: int  # maximum delay of the sender behind its schedule
     kernel_drops: int  # number of datagrams dropped because the receive buffer was full
@@ -147,7 +147,7 @@ def instant_records(records: NDArray[np.void]) -> NDArray[np.void]:
 class TrafficDriver(Protocol):
     """Senders and receivers of flows, in real or virtual time."""
 
-    late_remedy: ClassVar[str]  # remedy that the message of a too early start suggests in addition
+    late_remedy: ClassVar[str]  # further remedy in the message "start is too early"
 
     async def prepare(self) -> int:
         """Wait until all senders and receivers are ready; return the earliest start time."""
@@ -238,7 +238,7 @@ class Traffic(Generic[Record]):
         return cast("dict[int, Record]", records)  # the overloads of __init__ define the type
 
     def _reject_late(self, ready_ns: int) -> None:
-        """Raise TestbedError if the start of a flow is before the time when the driver is ready."""
+        """Raise TestbedError if a flow would start before the driver is ready (`ready_ns`)."""
         for flow in sorted(self._flows, key=lambda flow: flow.after_s):
             late_ns = ready_ns - self.start_ns - round(flow.after_s * 1e9)
             if late_ns > 0:
@@ -274,7 +274,7 @@ def _check_memory(flows: Sequence[AnyFlow]) -> None:
 
 
 def _check_ports(flows: Sequence[AnyFlow]) -> None:
-    """Raise TestbedError if two flows have the same id, or the same port of one host."""
+    """Raise TestbedError if two flows have the same id, or use the same port at a host."""
     ids: set[int] = set()
     destinations: dict[tuple[str, str, int], int] = {}  # map from protocol, host and port to flow
     for flow in flows:

@@ -24,7 +24,7 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class TcpFlow:
-    """Transfer over one TCP connection: of `size_bytes`, or of as much as possible in `duration_s`.
+    """Transfer of `size_bytes`, or for `duration_s`, over one TCP connection.
 
     The source writes data at `rate_bps`, or as fast as TCP accepts data. With `off_s`, it writes in
     bursts. With `requests`, each request has `size_bytes`. The destination responds with
@@ -35,7 +35,7 @@ class TcpFlow:
     protocol: ClassVar = "TCP"
 
     id: int  # 0..65535
-    source: str  # host names
+    source: str  # names of hosts (source and destination)
     destination: str
     size_bytes: int = 0
     duration_s: float = 0.0
@@ -124,7 +124,7 @@ class TcpRecord:
         return (self.answers["answered_ns"] - self.answers["asked_ns"]) / 1e9
 
     def goodput_over(self, interval_s: float) -> NDArray[np.float64]:
-        """Return the goodput (bit/s) per interval since the start; the last interval is whole."""
+        """Return the goodput (bit/s) per interval since the start. All intervals are complete."""
         since_s = (self.received["time_ns"] - np.uint64(self.began_ns)) / 1e9
         edges_s = interval_s * np.arange(np.ceil(since_s.max(initial=0) / interval_s) + 1)
         totals = np.concatenate([[0], self.received["bytes"]])

@@ -2,8 +2,8 @@
 
     Command: python -m telemark.backends.real.application_host
 
-The module telemark.backends.real.applications starts this process. Its docstring describes the
-protocol.
+The module telemark.backends.real.applications starts this process. The docstring of that module
+describes the protocol.
 """
 
 import ctypes
@@ -128,7 +128,7 @@ class ProcessHost(Host):
         kernel.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
         kernel.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         opened = ProcessFrameSocket(kernel)
-        if takes:  # the kernel sends no ARP, ICMP and RST packets if the host has no IP address
+        if takes:  # remove the IP address, so that the kernel sends no ARP, ICMP and RST packets
             subprocess.run(["ip", "address", "flush", "dev", self._interface], check=True)
         kernel.bind((self._interface, ETH_P_ALL if takes else 0))
         return opened
@@ -217,7 +217,7 @@ def main() -> None:
     Logs an error as a traceback, followed by a line that summarizes it.
     """
     commands, answers = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # sends the output of the application to the log
+    os.dup2(2, 1)  # so that output of the application goes to the log
     try:
         _run(commands, answers)
     except Exception as error:

@@ -28,7 +28,7 @@ from telemark.backends.real.scheduling import wait_for_output
 from telemark.errors import TestbedError
 
 READY, CLOSE, CLOSED = b"ready\n", b"close\n", b"closed\n"
-FAILED = 1  # exit status
+FAILED = 1  # exit status of a process whose application failed
 # module name of the experiment's script in this process, as in multiprocessing
 SCRIPT = "__mp_main__"
 STOP_S = 10.0  # maximum time to deliver the remaining packets and to return the result
@@ -40,8 +40,8 @@ class Task:
 
     place: HostInfo
     interface: str
-    paths: list[str]  # sys.path
-    script: str | None  # the experiment's script
+    paths: list[str]  # sys.path of the process
+    script: str | None  # path of the experiment's script
 
 
 @dataclass(frozen=True)

@@ -60,9 +60,9 @@ class End:
 
 
 class FlowProcesses(ABC):
-    """Processes at both ends of a flow.
+    """The sending and the receiving process of a flow.
 
-    Subclasses define the arguments of both programs and read their results.
+    Subclasses define the arguments of both programs, and read the results of the programs.
     """
 
     def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: AnyFlow) -> None:

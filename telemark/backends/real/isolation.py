@@ -27,10 +27,10 @@ from pathlib import Path
 from telemark.errors import TestbedError
 
 GRACE_S = 20.0  # maximum time for cleanup after the first signal
-AGAIN_S = 1.0  # a second signal is ignored within this time, and kills the run later
-# interval at which the exception of a signal is raised again, because it may have been lost
+AGAIN_S = 1.0  # a second signal kills the run, but only if it arrives after this time
+# interval at which the exception of a signal is raised again, because the exception may be lost
 REMIND_S = 0.1
-LOOK_S = 0.5  # interval of checks for a signal that arrived just before a blocking call
+LOOK_S = 0.5  # interval of checks whether a signal arrived just before a blocking call
 SIGNALLED = 128  # exit status after a signal = SIGNALLED + number of the signal
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OWNER = "owner"
@@ -145,7 +145,7 @@ def interruptible(kind: Callable[[int], BaseException] = Interrupted, look_s: fl
     def on_signal(number: int, _frame: object) -> None:
         if not _requested:
             _requested.append((number, time.monotonic()))
-            # Suppress messages about half-initialized objects and tasks.
+            # Suppress messages about objects and tasks whose initialization was interrupted.
             sys.unraisablehook = lambda _lost: None
             logging.disable()
         elif time.monotonic() - _requested[0][1] > AGAIN_S:
@@ -178,7 +178,7 @@ def end_interrupt() -> int | None:
 
 
 def _handled_signals() -> set[signal.Signals]:
-    """Return the STOPPING signals that a run handles: all, but not SIGHUP under nohup(1)."""
+    """Return the STOPPING signals that a run handles: all, except for SIGHUP under nohup(1)."""
     is_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return {*STOPPING} - ({signal.SIGHUP} if is_nohup else set())
 
@@ -208,7 +208,7 @@ def uninterrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    delayed: list[int] = []  # Ctrl-C, in a process without interruptible()
+    delayed: list[int] = []  # for processes without interruptible(): a delayed SIGINT
     has_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if has_default:
         signal.signal(signal.SIGINT, lambda number, _frame: delayed.append(number))
@@ -259,7 +259,7 @@ def _wait(child: int) -> int:
             asked_at = time.monotonic()
             os.kill(child, event.si_signo)
         elif event is None and time.monotonic() - (asked_at or 0.0) < GRACE_S:
-            # the signal may have arrived just before a blocking call
+            # SIGALRM, because the signal may have arrived just before a blocking call of the child
             os.kill(child, signal.SIGALRM)
         elif event is None or time.monotonic() - (asked_at or 0.0) > AGAIN_S:
             os.kill(child, signal.SIGKILL)

@@ -122,7 +122,7 @@ class CommandLine(CLI):
         Usage: source FILE
         """
         for command in script_lines(Path(str(line))):
-            if not self.isatty():  # print the command as if it had been typed
+            if not self.isatty():  # print the command, as a terminal would show it
                 output(f"{self.prompt}{command}\n")
             if self.onecmd(command):
                 return
@@ -174,7 +174,7 @@ class CommandLine(CLI):
         """
         super().do_link(line)
         words = line.split()
-        # when an interface of a host goes down, it loses its routes and neighbours
+        # configure the host again: when its interface went down, routes and neighbours were lost
         if words[2:] == ["up"]:
             for host in self.mn.hosts:
                 if host.name in words:

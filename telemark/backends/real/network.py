@@ -42,10 +42,10 @@ from telemark.traffic.flows import AnyFlow, Schedule
 
 # maximum number of characters of an interface name (IFNAMSIZ of <linux/if.h> - 1)
 MAX_INTERFACE = 15
-FRAMES_S = 1.0  # maximum time of a frame after the end of the `with` block, as in virtual time
-# Counters of /proc/net/snmp and /proc/net/netstat. NO_ROOM and FULL_BUFFERS count datagrams dropped
-# because a buffer was full. MALFORMED counts frames with a wrong checksum or length, but its UDP
-# counter InErrors counts all dropped datagrams.
+FRAMES_S = 1.0  # max time for which frames are still sent after the `with` block
+# Counters of /proc/net/snmp and /proc/net/netstat. NO_ROOM and FULL_BUFFERS are counters of
+# datagrams that were dropped because a buffer was full. MALFORMED are counters of frames with a
+# wrong checksum or length; only its UDP counter InErrors counts all dropped datagrams.
 NO_ROOM = (("Udp", "RcvbufErrors"), ("Udp", "SndbufErrors"), ("Udp", "MemErrors"))
 MALFORMED = (("Ip", "InHdrErrors"), ("IpExt", "InTruncatedPkts"), ("Icmp", "InCsumErrors"),
              ("Tcp", "InCsumErrors"), ("Udp", "InErrors"))  # fmt: skip
@@ -61,7 +61,7 @@ class MininetBackend:
         self.switches: Sequence[Minip4Switch] = []
         self.hosts: Sequence[Host] = []
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
-        self._flow_ports: set[int] = set()  # of destinations
+        self._flow_ports: set[int] = set()  # destination ports of all flows
         self._frame_senders: list[FrameSender] = []
         self._applications: list[ApplicationProcess] = []
 
@@ -240,10 +240,10 @@ class MininetBackend:
         return frame.time_ns, frame.bytes.ljust(frame.length, b"\0")
 
     def _remove_too_long(self, outcome: Outcome) -> list[RejectedFrames]:
-        """Move frames that exceed the MTU of hosts from the kernel's drops to the returned list.
+        """Return the frames that exceed the MTU of hosts, and remove them from the kernel's drops.
 
-        If the link to a host has such frames, all drops at both ends are removed. An exact number
-        is unknown, because switches send some frames again.
+        If there are such frames at the link of a host, all drops at both ends of the link are
+        removed: their exact number is unknown, because switches send some frames again.
         """
         rejected = []
         for port, end in self._host_links() if self._settings.capture else ():
@@ -397,8 +397,8 @@ def _end_of(interface: Any) -> LinkEnd:
 def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
     """Read the packets and drops of each interface from /proc/net/dev, see proc(5).
 
-    If the name of an interface (such as eth0) does not begin with the name of its node, the name of
-    the node is put before it.
+    If the name of an interface (such as eth0) does not begin with the name of its node, it gets the
+    name of the node as a prefix.
     """
     counters = {}
     for line in path.read_text().splitlines()[2:]:
@@ -430,4 +430,4 @@ def _protocol_counters(proc: Path) -> dict[tuple[str, str], int]:
 
 
 def _sum(counters: dict[tuple[str, str], int], names: Iterable[tuple[str, str]]) -> int:
-    return sum(counters.get(name, 0) for name in names)  # older kernels have no MemErrors
+    return sum(counters.get(name, 0) for name in names)  # 0: older kernels have no MemErrors

@@ -29,9 +29,9 @@ def raise_priority(pid: int) -> None:
 def wait_for_output(process: "subprocess.Popen[AnyStr]", timeout_s: float, name: str) -> AnyStr:
     """Wait until a process exits; return its output.
 
-    A loaded machine must cause no false timeout. Therefore, time in which the threads of the
-    process were runnable but did not run does not count towards the timeout. On timeout,
-    TestbedError is raised; its message contains this time. The process is not killed.
+    A loaded machine must cause no false timeout. Therefore, the timeout excludes time in which the
+    threads of the process were runnable but did not run. On timeout, TestbedError is raised; its
+    message contains the excluded time. The process is not killed.
     """
     deadline_s, last_wait_s = time.monotonic() + timeout_s, runqueue_wait_s(process.pid)
     total_wait_s = 0.0

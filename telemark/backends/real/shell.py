@@ -11,7 +11,7 @@ from telemark.errors import TestbedError
 
 
 class Shell:
-    """Mixin for Mininet's node classes. It must precede them in the list of base classes."""
+    """Mixin for Mininet's node classes. In the list of base classes, it must come before them."""
 
     name: str
     pid: int

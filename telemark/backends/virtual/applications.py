@@ -23,7 +23,7 @@ from telemark.traffic.received import Taken
 if TYPE_CHECKING:
     from telemark.backends.virtual.network import Host
 
-# maximum number of timer calls at one time; more calls mean an endless loop
+# maximum number of timer calls without progress of time; more calls mean an endless loop
 MAX_CALLS = 1_000_000
 
 
@@ -39,7 +39,7 @@ class Applications:
         self._mtu_bytes = mtu_bytes
         self._timers = Timers()
         self._hosts: list[VirtualHost] = []
-        self._receivers: dict[int, tuple[VirtualHost, Receiver]] = {}  # by inbox
+        self._receivers: dict[int, tuple[VirtualHost, Receiver]] = {}  # the keys are inboxes
         # current time, and number of timer calls at the current time
         self._instant_ns = self._calls = 0
 
@@ -156,7 +156,7 @@ class VirtualHost(HostOfApplication):
 
 
 class VirtualSocket:
-    """See telemark.apps.application.Socket. A socket that can only send has `inbox` None."""
+    """See telemark.apps.application.Socket. If `inbox` is None, the socket can only send."""
 
     max_batch = sys.maxsize
 

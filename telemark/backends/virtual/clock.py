@@ -21,11 +21,12 @@ class Simulation(Protocol):
     """Simulation whose time the clock advances while all tasks wait."""
 
     def advance(self, until_ns: int | None, max_events: int) -> bool:
-        """Process events until a point in time.
+        """Process events until a point in time, or at most `max_events` events.
 
-        With None, process events until a controller must react.
+        If `until_ns` is None, process events until a controller must react.
 
-        After the call, `now_ns` is the time reached. Returns False if there are no more events.
+        After the call, `now_ns` is the time that was reached. Returns False if there are no more
+        events.
         """
         ...
 
@@ -102,7 +103,10 @@ class VirtualClock:
                 loop.close()
 
     def advance(self, timer_ns: int | None) -> None:
-        """Advance to the earliest of: end of a sleep, asyncio timer, message of a switch."""
+        """Advance time until a task must run.
+
+        This is when a sleep ends, when an asyncio timer is due, or when a switch sends a message.
+        """
         while self._sleepers and self._sleepers[0][2].cancelled():
             heapq.heappop(self._sleepers)
         times = [] if timer_ns is None else [timer_ns]
@@ -149,7 +153,7 @@ class _Loop(asyncio.SelectorEventLoop):
         self.threads -= 1
 
     async def shutdown_default_executor(self, *arguments: Any) -> None:
-        self.threads += 1  # this thread waits for the threads of these calls
+        self.threads += 1  # virtual time waits for the call
         try:
             await super().shutdown_default_executor(*arguments)
         finally:

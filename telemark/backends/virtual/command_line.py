@@ -14,7 +14,7 @@ from telemark.backends.virtual.clock import VirtualClock
 from telemark.backends.virtual.ping_host import PingHost
 from telemark.errors import TestbedError
 
-INTERVAL_S = 1.0  # between pings
+INTERVAL_S = 1.0  # time between two pings
 MAX_COUNT = 1_000_000  # maximum number of pings and of seconds of sleep
 COMMANDS = ("pingall", "HOST ping -c COUNT HOST", "HOST sleep SECONDS")
 

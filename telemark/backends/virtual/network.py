@@ -34,9 +34,9 @@ NETWORK_BITS, NETWORK = 8, 0x0A000000  # 10.0.0.0/8, Mininet's default
 # maximum time to drain queues and links, as in a switch process
 DRAIN_NS = 1_000_000_000
 DRAIN_EVENTS = 100_000
-# maximum number of events at one time; more events mean a forwarding loop without delay
+# maximum number of events without progress of time; more events mean a loop without delay
 MAX_INSTANT_EVENTS = 20_000_000
-# number of events between two reads of switch traces; more events could fill the buffers
+# number of events after which the traces of switches are read; with more, buffers could fill
 TRACED_EVENTS = 256
 
 
@@ -154,15 +154,15 @@ class VirtualBackend:
         self._clock = clock
         self._virtual: Virtual
         self._applications: Applications
-        self._running: dict[int, VirtualSwitch] = {}  # by node
+        self._running: dict[int, VirtualSwitch] = {}  # map from number of a node to its switch
         self.switches: list[Switch] = []
         self.hosts: list[Host] = []
         self.links: list[tuple[LinkEnd, LinkEnd]] = []
-        self._link_options: dict[str, list[str]] = {}  # by switch
+        self._link_options: dict[str, list[str]] = {}  # map from switch to its options for links
         # map from switch to (map from port to interface name)
         self._ports: dict[str, dict[int, str]] = {}
         self._traced: list[VirtualSwitch] = []
-        # current time, and number of events before this time
+        # current time, and number of events that were processed when this time began
         self._instant_ns = self._instant_events = 0
         self._plane = ControlPlane(clock, settings.control_delay_ns)
         self._control_timers = ControlTimers(self._plane)

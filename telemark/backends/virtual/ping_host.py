@@ -133,7 +133,7 @@ class PingHost(Application):
 
 
 def _is_whole(packet: IP) -> bool:
-    """Return whether both checksums are right and the packet is complete."""
+    """Return whether the packet is complete, and its IPv4 and ICMP checksums are right."""
     raw = bytes(packet.original)
     header = 4 * packet.ihl
     if not 20 <= header <= packet.len <= len(raw):

@@ -28,7 +28,10 @@ def _parser() -> tuple[_Parser, dict[str, Any]]:
 
 
 def parse(name: str, options: Sequence[str]) -> SwitchOptions:
-    """Parse options of `minip4 switch`. Raises TestbedError for options without effect here."""
+    """Parse options of `minip4 switch`.
+
+    Raises TestbedError if one has no effect in virtual time.
+    """
     parser, default = _parser()
     parser.prog = name
     given = parser.parse_args(["program.json", *options])

@@ -12,7 +12,7 @@ from minip4.runtime.switch.port_options import QUEUE_KEYS, checked
 from telemark.backends.real.bmv2_thrift import bindings
 from telemark.errors import TestbedError
 
-# the folder of this file contains no module that hides `thrift`
+# Python's path contains the folder of this file; no module in it may hide `thrift`
 CALLS = Path(__file__).parent / "in_env" / "thrift_calls.py"
 ANSWER_S = 20.0
 # largest number in Thrift (signed 64 bits); for larger values, bmv2 also returns this number
@@ -21,7 +21,7 @@ QUEUE_WORDS = {"depth": "set_queue_depth", "rate_pps": "set_queue_rate"}
 
 
 class ThriftCalls:
-    """Process that runs thrift_calls.py in the system's Python. The first call starts it."""
+    """Process that runs thrift_calls.py in the system's Python. It starts at the first call."""
 
     def __init__(self) -> None:
         self.has_port = bindings.has_thrift()  # whether the switches have Thrift ports

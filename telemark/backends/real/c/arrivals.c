@@ -66,8 +66,8 @@ static struct control read_control(struct msghdr *message)
     return control;
 }
 
-/* Copies a frame to `to` and inserts its VLAN tag; returns the length. `to` must not be above the
- * frame's current address. */
+/* Copies a frame to `to` and inserts its VLAN tag; returns the new length. `to` must not be a
+ * higher address than that of the frame. */
 static uint32_t copy(uint8_t *to, const struct mmsghdr *message, const struct control *control)
 {
     const uint8_t *from = message->msg_hdr.msg_iov->iov_base;
@@ -106,7 +106,7 @@ int arrivals_take(int fd, struct arrival_record *records, uint8_t *bytes)
             .msg_iovlen = 1, .msg_control = controls[i], .msg_controllen = CONTROL_ROOM};
     }
     number = recvmmsg(fd, messages, MAX_BATCH, MSG_DONTWAIT, NULL);
-    if (number < 0) /* ENETDOWN: the interface is down and may come up again */
+    if (number < 0) /* with ENETDOWN, the interface is down, but may come up again */
         return errno == EAGAIN || errno == EINTR || errno == ENETDOWN ? 0 : -errno;
     /* read the offset for each batch, because the system may adjust the wall clock */
     offset_ns = wall_clock_offset_ns();

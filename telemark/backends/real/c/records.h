@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 struct flow_sent {
-    uint64_t sequence, sent_ns, handed_ns; /* times just before and just after the send call */
+    uint64_t sequence, sent_ns, handed_ns; /* times just before and after the send call */
 };
 
 struct flow_received {

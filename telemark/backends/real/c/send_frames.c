@@ -1,5 +1,5 @@
-/* Sends raw frames over an interface, each at its time. A frame whose time has passed is sent
- * immediately.
+/* Sends raw frames over an interface. Each frame has a send time. If this time has passed, the
+ * frame is sent immediately.
  *
  * The file contains, in the byte order of this machine: the number of frames (64 bits), their times (64
  * bits each, CLOCK_MONOTONIC, ascending), their lengths (32 bits each), and their concatenated bytes. */

@@ -55,8 +55,8 @@ static bool drain(int fd, uint64_t *received, FILE *records)
     }
 }
 
-/* Writes as much of the due responses as the socket accepts; returns whether a part is still
- * due. */
+/* Writes responses to complete requests, as much as the socket accepts. Returns whether a part of
+ * them is not yet written. */
 static bool answer(int fd, struct responder *responder, uint64_t received)
 {
     static const uint8_t zeros[CHUNK];

@@ -1,6 +1,6 @@
-/* Sends one TCP flow. The flow ends after a number of bytes or after a duration. Its data is sent
- * at a rate, or as fast as TCP accepts it, and may have silences. Alternatively, the sender sends
- * requests, each after the response to the previous request.
+/* Sends one TCP flow. The flow ends after a number of bytes or after a duration. The sender writes
+ * data at a rate, or as fast as TCP accepts data. There may be silences. Alternatively, the sender
+ * sends requests, each after the response to the previous request.
  *
  * Records the kernel's TCP_INFO at intervals. After the last acknowledgement, the sender waits
  * until the receiver closes the connection. The end that closes the connection first cannot reuse
@@ -137,7 +137,7 @@ static uint64_t silence_end_ns(const struct flow *flow, uint64_t now_ns)
     return since_ns < on_ns || !cycle_ns ? now_ns : now_ns - since_ns + cycle_ns;
 }
 
-/* Returns the time at which the rate permits the next byte. This time is on a clock that stops
+/* Returns the time at which the next byte may be sent at the flow's rate, on a clock that stops
  * during silences. */
 static uint64_t rate_due_ns(const struct flow *flow)
 {
@@ -240,7 +240,7 @@ static void await_answer(struct flow *flow)
     }
 }
 
-/* Waits until a point in time, and meanwhile records TCP_INFO. */
+/* Waits until a point in time. Records TCP_INFO while it waits. */
 static void think(struct flow *flow, uint64_t until_ns)
 {
     while (!stopped && clock_ns(CLOCK_MONOTONIC) < until_ns) {

@@ -11,7 +11,8 @@ from telemark.session.run import Run
 ON_MINIP4 = IN_ENV / "on_minip4"
 RUNNER = IN_ENV / "run_network.py"
 SEED = "TELEMARK_SEED"  # environment variable with the random seed
-# p4-utils' networks set this for a target that Telemark does not use. It affects the whole machine.
+# p4-utils' networks write this setting, for a target that Telemark does not use. The setting
+# affects the whole machine, so a file of the run is mounted over it.
 HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 
 
@@ -38,6 +39,6 @@ def run_script(script: Path, run: Run, commands: Path | None = None) -> int:
     ) as process:  # fmt: skip
         try:
             return process.wait()
-        except BaseException:  # Popen would otherwise wait for a process that does not exit
+        except BaseException:  # without kill(), Popen would wait for a process that does not exit
             process.kill()
             raise

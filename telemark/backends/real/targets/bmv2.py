@@ -27,11 +27,11 @@ from telemark.topology.links import ETHERNET_BYTES, SWITCH_MTU
 
 PANEL = Path(__file__).with_name("panel.p4")
 PANEL_PORTS = PORTS["bmv2"]  # number of the panel's first port towards bmv2
-THRIFT_BASE_PORT = 9090  # as GRPC_BASE_PORT
+THRIFT_BASE_PORT = 9090  # like GRPC_BASE_PORT, runs can use the same ports
 START_S = 20.0
-# Depth of bmv2's queues at ports without a rate, and bmv2's default depth. The panel implements the
-# queues of links. bmv2's queues store only the packets that arrive while other processes use the
-# core. A depth of 64 packets would be enough for only 5 ms.
+# QUEUE_DEPTH is the depth of bmv2's queues at ports without a rate; USUAL_DEPTH is bmv2's default.
+# The panel implements the queues of links. bmv2's queues store only the packets that arrive while
+# other processes use the core. A depth of 64 packets would be enough for only 5 ms.
 QUEUE_DEPTH, USUAL_DEPTH = 4096, 64
 KNOWN_OPTIONS = {"--cpu-port"}
 # Limit of the kernel's queue at an interface with a rate. The kernel's queue drops no packet,
@@ -44,7 +44,7 @@ class Bmv2Switch(Minip4Switch):
 
     clock_offset_us = None  # unknown: bmv2's clock starts with its process
     thrift: Thrift
-    clock_error_us = 2000  # half of the round-trip time of a readout on a loaded machine
+    clock_error_us = 2000  # maximum: half of a readout's round-trip time on a loaded machine
 
     def __init__(
         self, name: str, settings: SwitchSettings, panel: Program, calls: ThriftCalls, **params: Any
@@ -61,7 +61,7 @@ class Bmv2Switch(Minip4Switch):
         # port.
         self._thrift_ports = (self.thrift.port,) if calls.has_port else ()
         self._bmv2: subprocess.Popen[bytes] | None = None
-        # map from port to two interfaces: the panel's and bmv2's
+        # map from port to the two ends of its veth pair: the panel's interface and bmv2's interface
         self._wires: dict[int, tuple[str, str]] = {}
         self._sized_queues: set[int] = set()  # ports for which the user has set a queue depth
         self._bmv2_log = settings.folder / f"{name}-bmv2.log"
@@ -145,8 +145,8 @@ class Bmv2Switch(Minip4Switch):
             raise TestbedError(f"switch {self.name}: no port {port}")
         if "depth" in changes:
             self._sized_queues.add(port)
-        # at a port with a rate, bmv2's queue replaces the link's queue, so it gets the default
-        # depth
+        # If the port gets a rate, packets wait in bmv2's queue, and not in the link's queue. So the
+        # queue gets bmv2's default depth, unless the user has set a depth.
         elif port not in self._sized_queues:
             changes = {"depth": USUAL_DEPTH, **changes}
         self.thrift.set_queue(port, **changes)

@@ -20,7 +20,7 @@ from telemark.errors import TestbedError
 from telemark.programs import Program
 from telemark.topology import links
 
-# runs can use the same ports, because each run has its own loopback interface
+# Two runs can use the same ports, because each run has its own loopback interface.
 GRPC_BASE_PORT = 9550
 READY = "minip4 switch: ready"
 STOP_S = 10.0  # maximum time for draining queues and links
@@ -58,7 +58,7 @@ class Minip4Switch(Shell, Switch):
         super().__init__(name, **{**params, "dpid": f"{self.device_id:x}"})
         self._settings = settings
         self._process: subprocess.Popen[str] | None = None
-        # the topology may set the port
+        # the topology may set the port of a switch
         port = params.get("grpc_port", GRPC_BASE_PORT + self.device_id)
         self.grpc_address = f"127.0.0.1:{port}"
         self.p4info_path = settings.programs[name].p4info_path

@@ -42,7 +42,7 @@ class Kernel:
 
 def find() -> Kernel:
     """Return the kernel that setup.sh extracted. Raises TestbedError if there is none."""
-    order = FOLDER / "order"  # written last
+    order = FOLDER / "order"  # the file that unpack() writes last
     names = order.read_text().split() if order.exists() else []
     if not {f"{name}.ko" for name in MODULES} <= {*names}:
         raise TestbedError("no kernel for a virtual machine; run ./setup.sh --rdma")

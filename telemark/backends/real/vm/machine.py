@@ -90,7 +90,7 @@ class Machine:
         TestbedError on timeout; after a timeout, the virtual machine is unusable.
         """
         assert self._qemu.stdin is not None
-        # _answer() reports that the machine has stopped
+        # a broken pipe is ignored here, because _answer() reports that the machine has stopped
         with contextlib.suppress(BrokenPipeError):
             guest.send(self._qemu.stdin, (function, arguments))  # type: ignore[arg-type]
         good, result = self._answer(timeout_s)
@@ -148,12 +148,12 @@ class Machine:
         return command
 
     def _plug_in(self, socket: Socket, exit_stack: contextlib.ExitStack) -> None:
-        """Redirect frames between the interface and the tap.
+        """Connect an interface and the tap of a NIC: redirect all frames between them.
 
         The frames bypass the kernel's IP stack.
 
-        A bridge is unsuitable: it would consume frames to the interface's MAC address, which is
-        also the MAC address of the NIC.
+        A bridge is unsuitable. It would consume frames to the interface's MAC address, but the NIC
+        has the same MAC address.
         """
         ends = (socket.interface, TAP), (TAP, socket.interface)
         exit_stack.callback(_run, socket.enter, f"tc qdisc del dev {socket.interface} ingress")

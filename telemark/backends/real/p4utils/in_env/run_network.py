@@ -24,7 +24,7 @@ NOT_COMPILED = "its P4 program cannot be compiled (see above)"
 UNUSABLE, INTERNAL_ERROR = (
     2,
     3,
-)  # exit statuses of telemark/session/cli.py
+)  # the same exit statuses as in telemark/session/cli.py
 
 
 def main() -> None:

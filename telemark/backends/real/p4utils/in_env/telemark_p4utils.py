@@ -148,7 +148,7 @@ class Minip4Link(Link):
 
 
 class Minip4Client(ThriftClient):
-    """Client that executes a file of simple_switch_CLI commands over P4Runtime."""
+    """Executes a file of simple_switch_CLI commands over P4Runtime."""
 
     def __init__(
         self, thrift_port: int, sw_name: str, network: "NetworkAPI", **options: Any
