@@ -105,7 +105,10 @@ CONGESTED_LOAD, MANY_PACKETS = 1.3, 40
 
 @dataclass(frozen=True)
 class Period:
-    """Measurements and ground truth of one block; None if unknown or if the pulse was lost."""
+    """Measurements and ground truth of one block.
+
+    A measured value is None if it is unknown, or if the pulse was lost.
+    """
 
     seed: int
     block: int  # number of the block; the first complete block is 0

@@ -51,9 +51,9 @@ from telemark.sweep.runs import sweep
 COPIES = (1, 2, 3, 4, 8)
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 BITS = range(8, 17)
-WHOLE = 31  # bits of the checksum where the success rate is measured
+WHOLE = 31  # number of bits of the checksum with which the success rate is measured
 AGES = 10  # age intervals of a full store
-TWO = 2  # number of copies where the checksum width varies
+TWO = 2  # number of copies with which the checksum width varies
 FILE = "store"
 
 

@@ -71,7 +71,7 @@ SETTLE_NS = 300_000_000  # time until bmv2 has sent all records
 BEFORE_S = 0.02  # time for which records are sent before the loss
 AFTER, BMV2_AFTER = 2000, 500  # number of records after the recovery
 SLOTS = 1 << 16
-HELD_US = 1000  # delay of the collector, so that it handles very many records in batches
+HELD_US = 1000  # time for which the collector waits, so that it handles many records in one batch
 ACK, NAK_SEQUENCE = 0x11, 0x60
 BTH, PSN, AETH, LENGTH = 42, 51, 54, 66  # offsets of fields in a frame of RoCEv2
 

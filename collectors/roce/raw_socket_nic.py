@@ -87,7 +87,7 @@ class RawSocketNic:
         self._close_files()
 
     def _open_bypass(self, interface: str) -> int:
-        """Return a file descriptor, or -1.
+        """Return the file descriptor of a new bypass, or -1.
 
         It is -1 if the kernel is older than 6.6, or if BPF is not permitted.
         """

@@ -87,9 +87,9 @@ class Types:
     def _fields(self, kind: _Type) -> list[tuple[str, np.dtype[Any], int]]:
         fields = []
         for first, second, third in kind.members:
-            if kind.kind == DATASEC:  # each has type, byte offset and size
+            if kind.kind == DATASEC:  # each member has type, byte offset and size
                 name, number, at = self._types[first].name, first, second
-            else:  # each has name, type and bit offset
+            else:  # each member has name, type and bit offset
                 name, number, at = self._name(first), second, (third & 0xFFFFFF) // 8
                 if kind.is_flagged and third >> 24:
                     raise LoadError(f"BTF: struct {kind.name}: {name} is a bit field")

@@ -37,11 +37,12 @@ class Limits:
     min_packets: int = 1000
     destinations: int = 100  # number of hosts to which one host opens connections
     ports: int = 100  # number of ports of one host to which another host opens connections
-    # number of new connections to a service; applies if less than half of them continue
+    # number of new connections to a service. An alert also requires that less than half of these
+    # connections continue
     openings: int = 1000
     answers: int = (
-        # bytes of responses from amplifying services; applies if they exceed five times the bytes
-        # of requests
+        # bytes of responses from amplifying services. An alert also requires that the responses exceed
+        # five times the bytes of the requests
         100_000
     )
     reflectors: int = 10  # number of hosts that send these responses

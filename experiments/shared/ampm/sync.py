@@ -99,7 +99,8 @@ class BlockResult:
     block: int
     sent: float
     true_sent: int
-    # counted packets; NaN if a record was overwritten before its readout: then all is unknown
+    # number of counted packets. NaN if a record was overwritten before it was read; then the other
+    # measured values are unknown, too
     counted: float
     # for each difference in block numbers: packets that arrived from the block with this difference
     arrived: dict[int, int]
@@ -115,7 +116,7 @@ class BlockResult:
     @property
     def has_pulse_right(self) -> bool:
         """Return whether there is one pulse with the correct delay, or no pulse if it was lost."""
-        # the pulse of another block has a larger error
+        # A delay that is computed from the pulse of another block has a larger error than this.
         another = self.setting.block_us / 64
         return self.pulses == self.true_pulses <= 1 and not abs(self.delay_error_us) > another
 

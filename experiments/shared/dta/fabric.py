@@ -271,13 +271,15 @@ def true_paths(tracing: Tracing, keys: Words) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class ArrivedReports:
-    """For each report that arrived at the translator: its flow.
+    """The flow of each report that arrived at the translator.
 
-    In order of arrival, from a capture.
+    The flows are in the order in which a capture contains the reports.
     """
 
     by_key_write: NDArray[np.int64]
-    by_postcards: NDArray[np.int64]  # ordered by the arrival of hop 0's postcard, which is the last
+    # in the order in which the postcards of hop 0 arrived. The postcard of hop 0 is the last of a
+    # path
+    by_postcards: NDArray[np.int64]
     postcards: int
 
 

@@ -29,8 +29,8 @@ def enclosures(outcome: Outcome) -> dict[tuple[str, str], Enclosed]:
 
     The edge of h1 and then s1 timestamp a packet during the sender's send call. A switch timestamps
     a departing packet before its link delays it. The next node timestamps the packet during the
-    send call of the link. This node is the next switch, or the kernel of h2, which is before the
-    edge. Then s3 timestamps the postcard of that edge.
+    send call of the link. The next node is a switch or h2. In h2, the kernel timestamps the packet
+    before the edge gets it. Then s3 timestamps the postcard of that edge.
     """
     truth, reported = outcome.truth, outcome.reported
     sent_us, handed_us, received_us = (

@@ -63,7 +63,8 @@ class EdgeReports(NamedTuple):
 
     arrived_us: Times
     left_us: Times  # equal to `arrived_us` for an edge, which has only one timestamp
-    # arrival of the postcard at its first receiver, which for an edge is the switch of its host
+    # times at which the first receiver of the postcards gets them. The first receiver of an edge's
+    # postcards is the switch of its host
     known_us: Times
     beyond: int  # number of postcards that are duplicates or about unknown packets
 

@@ -31,7 +31,7 @@ from telemark.errors import TestbedError, note_invalid
 C_FOLDER = Path(__file__).parent / "c"
 SENDER_CORE, COLLECTOR_CORE = 0, 1
 INTERFACE, SENDERS_INTERFACE = "collector", "sender"
-NAP_US = 50  # same sleep as the responder (collectors/roce/c/card.c)
+NAP_US = 50  # same sleep as the responder (collectors/roce/c/raw_socket.c)
 PATIENCE_S = 2.0
 # file with a line per core; index of the field that contains the number of queued frames
 SOFTNET, BACKLOG = Path("/proc/net/softnet_stat"), 11
