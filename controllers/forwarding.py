@@ -47,6 +47,6 @@ def lpm_entries(net: Network, switch: str) -> list[fy.P4TableEntry]:
 
 
 def probe_entry(number: int) -> fy.P4TableEntry:
-    """Return the default entry with a switch's number, which link_monitor.p4 writes into probes."""
+    """Return the entry with a switch's number. link_monitor.p4 writes the number into probes."""
     action = fy.Action("set_swid", swid=number)
     return fy.P4TableEntry("swid", action=action, is_default_action=True)

@@ -202,7 +202,7 @@ def make_flows(options: argparse.Namespace, schedule: Schedule) -> list[Flow]:
 def watch_list(
     net: Network, flows: Sequence[Flow], ahead_us: int = 0
 ) -> dict[WatchedFlow, list[Hop]]:
-    """Return the flows and their path, on which the clocks of all switches but s1 are ahead."""
+    """Return the flows and their path. The clocks of all switches on it but s1 are ahead."""
     path = []
     for name in PATH:
         entries = forwarding_entries(net, name)

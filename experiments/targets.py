@@ -282,7 +282,7 @@ def summary_table(found: Sequence[TargetRun]) -> Table:
 
 
 def outputs_table(found: Sequence[TargetRun]) -> Table:
-    """Return a table with a row per part of the outputs, which shows the CRC-32 of its bytes."""
+    """Return a table of the outputs. Each row shows the CRC-32 of the bytes of one part."""
     parts: dict[tuple[str, str], list[bytes]] = {}
     for each in found:
         for output in each.outputs:

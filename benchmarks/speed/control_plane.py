@@ -41,7 +41,7 @@ MAX_TRIES = 3
 
 
 class Longest(NamedTuple):
-    """Longest time for which an operation held the lock at once."""
+    """Longest time for which an operation held the lock without a break."""
 
     operation: str
     table: str

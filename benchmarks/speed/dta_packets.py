@@ -57,7 +57,7 @@ class Translated(NamedTuple):
 
 
 def make_frames(reports: Reports) -> list[bytes]:
-    """Return the frames from h1 to h2, which have equal lengths and headers."""
+    """Return the frames from h1 to h2. All of them have the same length and headers."""
     ends = Ether(src="00:00:00:00:00:01", dst="00:00:00:00:00:02")
     ip = IP(src="10.0.0.1", dst="10.0.0.2") / UDP(sport=PORT, dport=PORT, chksum=0)
     head = bytes(ends / ip / Raw(reports.payloads[0]))[:HEADERS_BYTES]

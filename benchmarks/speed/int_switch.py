@@ -56,7 +56,7 @@ def transit(hops: int) -> str:
 
 
 class IntSwitch:
-    """Engine with the INT program, which forwards from port 1 to port 2."""
+    """Engine with the INT program. It forwards from port 1 to port 2."""
 
     def __init__(self, engine: Engine, *, inside: bool) -> None:
         self.engine = engine

@@ -94,7 +94,7 @@ class Counts:
 
 
 class Endpoint(ABC):
-    """Endpoint that executes requests of peers, which write into registered regions."""
+    """Endpoint that executes requests of peers. The requests write into registered regions."""
 
     @abstractmethod
     def register(self, region: Region, access: Access = WRITE_AND_ATOMIC) -> Domain:

@@ -196,7 +196,7 @@ def _counts(first: PointRecord, second: PointRecord) -> str:
 
 
 def difference_us(earlier_us: int, later_us: int) -> int:
-    """Return the time between two readings of the switches' clock, which wraps; may be negative."""
+    """Return the time between two readings of a clock that wraps. The result may be negative."""
     return _signed(later_us - earlier_us, CLOCK_BITS)
 
 

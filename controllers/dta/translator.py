@@ -53,7 +53,7 @@ class WriteSession(QueuePair):
 
 @dataclass(frozen=True)
 class CounterSession(QueuePair):
-    """A session whose queue pair executes RDMA FETCH ADDs, which increment counters."""
+    """A session for counters. Its queue pair executes RDMA FETCH ADDs."""
 
     @property
     def has_atomics(self) -> bool:

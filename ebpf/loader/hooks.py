@@ -98,7 +98,7 @@ class Xdp:
         return self.places[at].program if at < len(self.places) else None
 
     def _enter(self, at: int, program: Program, following: Program | None) -> None:
-        """Insert a program before the programs that follow it. Raises LoadError."""
+        """Insert a program in front of the programs that run after it. Raises LoadError."""
         chain.enter(program, following)
         try:
             self._lead(at, program)

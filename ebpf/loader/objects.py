@@ -162,7 +162,7 @@ def load(
 
 
 def _open_object(path: Path, source: Path) -> int:
-    """Return libbpf's handle of an object file, which is open, but not yet loaded."""
+    """Return libbpf's handle of an object file. The file is open, but not yet loaded."""
     said.clear()
     with uninterrupted():
         handle: int | None = library().bpf_object__open_file(str(path).encode(), None)

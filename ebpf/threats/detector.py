@@ -41,8 +41,8 @@ class Limits:
     # connections continue
     openings: int = 1000
     answers: int = (
-        # bytes of responses from amplifying services. An alert also requires that the responses exceed
-        # five times the bytes of the requests
+        # bytes of responses from amplifying services. An alert also requires that the responses
+        # exceed five times the bytes of the requests
         100_000
     )
     reflectors: int = 10  # number of hosts that send these responses

@@ -95,7 +95,7 @@ def programs(p4c: Path) -> Iterator[Task]:
 
 
 def json_files(behavioral_model: Path) -> Iterator[Task]:
-    """Yield the BMv2 JSON files of the tests of behavioral-model, most of which p4c made."""
+    """Yield the BMv2 JSON files of behavioral-model's tests. p4c made most of these files."""
     for path in sorted(behavioral_model.glob("targets/simple_switch*/tests/testdata/*.json")):
         yield Task(str(path.relative_to(behavioral_model)), path)
 

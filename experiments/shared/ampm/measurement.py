@@ -58,7 +58,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Results of a run, but no data of single packets, so that processes can exchange it."""
+    """Results of a run, without data of single packets. Processes can exchange a Summary."""
 
     blocks: range  # the complete blocks
     reports: dict[

@@ -82,7 +82,10 @@ class Setting:
         return self.error + decoder.links * LINK_DELAY_US / self.block_us
 
     def is_inside(self, decoder: Decoder, noise_us: float) -> bool:
-        """Return whether the lateness is within the decoder's bound, so that it must be exact."""
+        """Return whether the lateness is within the decoder's bound.
+
+        Up to this bound, the decoder must be exact.
+        """
         return abs(self.lateness(decoder)) + noise_us / self.block_us < decoder.bound
 
     def misplaced(self, decoder: Decoder) -> float:

@@ -109,7 +109,7 @@ def read_truths(
 
 
 def _captures(net: Network, flow: Flow, path: Sequence[str]) -> dict[Point, Path]:
-    """Return the capture of each point: "in" for arrivals, "out" (before links) for departures."""
+    """Return the capture of each point: "in" for arrivals, and "out" for departures."""
     nodes = [flow.source, *path, flow.destination]
     files = {}
     for before, switch in pairwise(nodes[:-1]):

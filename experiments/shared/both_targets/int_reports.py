@@ -168,7 +168,10 @@ def count_wrong_hops(net: Network, reports: Mapping[Flow, Sequence[bytes]]) -> i
 
 
 def queue_excess(net: Network, reports: Mapping[Flow, Sequence[bytes]]) -> int:
-    """Return by how much reported queue lengths exceed the packets ahead in captures, at most."""
+    """Return by how much a reported queue length exceeds the packets ahead, at most.
+
+    Captures show which packets were ahead. The result is the maximum over all reports.
+    """
     excess = 0
     for flow, frames in reports.items():
         queued = defaultdict(list)

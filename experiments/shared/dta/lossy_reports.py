@@ -215,7 +215,7 @@ async def reporting(
 
 
 async def find_capacity(run: Run, rate_pps: int, program: str) -> CapacityEstimate:
-    """Find out by a probe which fraction of a report rate bmv2 sustains, in a separate network."""
+    """Return the fraction of a report rate that bmv2 sustains, from a probe in another network."""
     async with reporting(
         run, "probe", RecoveryMode(), program, users="10.0.0.0/8", share=1.0
     ) as running:  # fmt: skip
@@ -311,7 +311,7 @@ def _accepted(net: Network, mode: RecoveryMode) -> tuple[int, list[int]]:
 
 
 def _writes(net: Network, what: str) -> list[tuple[int, int]]:
-    """Return PSN and slot of each WRITE, except empty ones, which are probes."""
+    """Return PSN and slot of each WRITE, except for probes (WRITEs of 0 bytes)."""
     frames = pcap.read(net.capture("s2", COLLECTOR, what)).bytes
     is_write = (numbers_in(frames, UDP_PORT, 2) == ROCE_PORT) & np.isin(frames[:, BTH], WRITES)
     frames = frames[is_write & (numbers_in(frames, LENGTH, 4) != 0)]

@@ -41,7 +41,7 @@ class SwitchTransit:
 
 
 def require_minip4(run: Run, why: str) -> None:
-    """Raise TestbedError if the target is bmv2, which the experiment excludes."""
+    """Raise TestbedError if the target is bmv2. The experiment does not support bmv2."""
     if run.target == "bmv2":
         raise TestbedError(f"--target bmv2: {why}; use --target minip4")
 

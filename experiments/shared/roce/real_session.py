@@ -31,7 +31,7 @@ class RealSession:
     """rdma_rxe in the virtual machine, with a queue pair for each of TRANSPORTS."""
 
     def __init__(self, machine: Machine, address: str) -> None:
-        """Connect to the virtual machine, which has this address. Raises TestbedError."""
+        """Connect to the virtual machine with this address. Raises TestbedError."""
         self._peers: list[Any] = [
             machine.make(VerbsPeer, address, PSN, transport=transport) for transport in TRANSPORTS
         ]
@@ -58,7 +58,7 @@ def captured() -> Mapping[str, Mapping[str, Any]]:
 
 
 def by_kind(frames: Sequence[bytes]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the fields of the packets of a session, which are in the order of KINDS."""
+    """Return the fields of a session's packets by kind. The frames are in the order of KINDS."""
     return {kind: fields(frame) for kind, frame in zip(KINDS, frames, strict=True)}
 
 

@@ -22,7 +22,7 @@ SHARES = dict.fromkeys(Kind, (1, 4)) | {Kind.HEAVY_HITTER: (3, 5)}
 
 
 class Label(IntEnum):
-    """Label of a packet, which is in the IPv4 identification field (threats.bpf.c)."""
+    """Label of a packet, stored in its IPv4 identification field (threats.bpf.c)."""
 
     CLEAN = 1
     ATTACK = 2
@@ -42,7 +42,7 @@ def clean() -> list[bytes]:
 
 
 def attack(kind: Kind) -> list[bytes]:
-    """Return the packets of an attack, which all have the same length."""
+    """Return the packets of an attack. All of them have the same length."""
     return list(_attack(kind))
 
 

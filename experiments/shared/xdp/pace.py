@@ -33,7 +33,7 @@ class Offered(NamedTuple):
 
 
 class Pace:
-    """Source of packets in this thread, which offers packets to a program at given rates."""
+    """Source of packets. It runs in this thread, and offers packets to a program at given rates."""
 
     def __init__(self, shared: Any, arrive: Any) -> None:
         self._shared, self._arrive = shared, arrive
