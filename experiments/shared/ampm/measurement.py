@@ -69,7 +69,7 @@ class Summary:
     guard_us: float
     waited_ns: int  # max time of a packet in a switch
     late_ns: int  # max time by which a sender was behind its schedule
-    marked_outside: int  # number of packets of watched flows that still had a mark behind the path
+    marked_outside: int  # number of packets of watched flows that left the path with a mark
     pulses_wrong: int  # number of complete blocks without exactly one pulse at the first switch
     accounting: PacketAccounting
 
