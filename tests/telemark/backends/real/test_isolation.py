@@ -401,6 +401,20 @@ def test_a_run_that_holds_its_lock_is_alive(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+def test_another_run_may_remove_the_folder_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a run removes its folder, the sweep of another run sees a folder without an owner."""
+
+    def sweep_first(path: str, *, dir_fd: int | None = None) -> None:
+        monkeypatch.undo()
+        isolation._sweep(isolation._base_folder())
+        os.rmdir(path, dir_fd=dir_fd)
+
+    with isolation.run_folder("example") as folder:
+        (folder / "tmp").rmdir()
+        monkeypatch.setattr(os, "rmdir", sweep_first)
+    assert not folder.exists()
+
+
 def test_a_folder_that_others_may_write_to_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
