@@ -68,7 +68,7 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
         self._frame = (ctypes.c_uint8 * FRAME_ROOM)()
         self._add_const_entries()
         for register in self.program.registers.values():
-            if register.initial:
+            if register.initial and register.table is None:
                 self.register_write(register.name, 0, register.initial, count=register.size)
 
     def close(self) -> None:

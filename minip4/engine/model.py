@@ -411,6 +411,8 @@ class Register:
     size: int
     width: int
     initial: int = 0
+    table: str | None = None
+    """The table whose entries have the cells (TNA)."""
 
     @property
     def limbs(self) -> int:

@@ -160,8 +160,9 @@ def _meter(number: int, m: ir.Meter) -> Json:
         "type": m.unit,
         "size": m.size,
     }
-    if m.result is not None:
+    if m.table is not None:
         result["binding"] = m.table
+    if m.result is not None:
         result["result_target"] = target(m.result)["value"]
     return result
 
@@ -176,6 +177,8 @@ def _register(number: int, r: ir.Register) -> Json:
     }
     if r.initial:
         result["initial_value"] = hexstr(r.initial)
+    if r.table is not None:
+        result["binding"] = r.table
     return result
 
 

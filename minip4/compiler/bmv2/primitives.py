@@ -68,21 +68,18 @@ def _on_array(operation: ir.Operation) -> tuple[str, list[Json]] | None:
     match operation:
         case ir.Count():
             counter = {"type": "counter_array", "value": operation.counter}
-            adjustment = [operation.adjustment] if operation.adjustment is not None else []
-            return "count", [counter, *map(parameter, [operation.index, *adjustment])]
+            return "count", [counter, *_given(operation.index, operation.adjustment)]
         case ir.ExecuteMeter():
             meter = {"type": "meter_array", "value": operation.meter}
-            return "execute_meter", [
-                meter,
-                parameter(operation.index),
-                parameter(operation.result),
-            ]
+            at, result = _given(operation.index), parameter(operation.result)
+            others = _given(operation.adjustment, operation.colour)
+            return "execute_meter", [meter, *at, result, *others]
         case ir.RegisterRead():
-            register, index = _register(operation.register), parameter(operation.index)
-            return "register_read", [parameter(operation.result), register, index]
+            register, at = _register(operation.register), _given(operation.index)
+            return "register_read", [parameter(operation.result), register, *at]
         case ir.RegisterWrite():
-            register, index = _register(operation.register), parameter(operation.index)
-            return "register_write", [register, index, parameter(operation.value)]
+            register, at = _register(operation.register), _given(operation.index)
+            return "register_write", [register, *at, parameter(operation.value)]
     return None
 
 
@@ -103,6 +100,10 @@ def _sent(operation: ir.Operation) -> tuple[str, list[Json]]:
         case ir.ResubmitWith(header=header):
             return "resubmit_with", _headers(header)
     raise AssertionError(operation)
+
+
+def _given(*operands: ir.Expression | None) -> list[Json]:
+    return [parameter(operand) for operand in operands if operand is not None]
 
 
 def _header(name: str) -> Json:

@@ -106,6 +106,7 @@ class Register:
     size: int
     width_bits: int
     initial: int = 0  # value of each cell at the start
+    table: str | None = None  # table whose entries have the cells (TNA)
 
 
 @dataclass(slots=True)

@@ -151,33 +151,42 @@ class ResubmitWith(Operation):
 
 @dataclass(slots=True)
 class Count(Operation):
-    """Counts the packet and its bytes. `adjustment` bytes are not counted (TNA)."""
+    """Counts the packet and its bytes. `adjustment` bytes are not counted (TNA).
+
+    In TNA, an index of None is the cell of the entry whose action runs. This also holds for
+    ExecuteMeter, RegisterRead and RegisterWrite.
+    """
 
     counter: str
-    index: Expression
+    index: Expression | None
     adjustment: Expression | None = None
 
 
 @dataclass(slots=True)
 class ExecuteMeter(Operation):
-    """Sets `result` to the packet's colour: 0 green, 1 yellow, 2 red."""
+    """Sets `result` to the packet's colour: 0 green, 1 yellow, 2 red.
+
+    In TNA, `adjustment` bytes are left out, and `colour` is the packet's colour before.
+    """
 
     meter: str
-    index: Expression
+    index: Expression | None
     result: Field
+    adjustment: Expression | None = None
+    colour: Expression | None = None
 
 
 @dataclass(slots=True)
 class RegisterRead(Operation):
     result: Field
     register: str
-    index: Expression
+    index: Expression | None
 
 
 @dataclass(slots=True)
 class RegisterWrite(Operation):
     register: str
-    index: Expression
+    index: Expression | None
     value: Expression
 
 

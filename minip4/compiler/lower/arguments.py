@@ -110,6 +110,8 @@ def object_of(context: Context, expression: syntax.Expression) -> ExternObject |
     bound: object = None
     if isinstance(expression, syntax.Name) and expression.declaration is not None:
         bound = context.environment.lookup(expression.declaration)
+    elif isinstance(expression, syntax.This):
+        bound = context.this
     elif isinstance(expression, syntax.Call) and expression.kind is CallKind.CONSTRUCTOR:
         bound = instantiate(expression, "tmp", context.environment)
     if not isinstance(bound, ExternObject | Instance):

@@ -104,6 +104,8 @@ class Context:
         self.block = ""
         self.in_action = False
         self.instance: Instance | None = None
+        # the object whose abstract method is being inlined
+        self.this: ExternObject | None = None
         self.frames: list[Frame] = []
         # labels for break and continue in the enclosing loops
         self.loops: list[tuple[int, int]] = []

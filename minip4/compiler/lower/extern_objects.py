@@ -20,19 +20,26 @@ def declare(context: Context, item: ExternObject) -> None:
             assert isinstance(unit, syntax.EnumMember)
             program.meters.append(ir.Meter(item.name, item.source, unit.name.lower(), _size(item)))
         case "register":
-            program.registers.append(_register(item))
+            program.registers.append(_register(item, _size(item), item.arguments[1:]))
+        case "DirectRegister":
+            register = _register(item, 1, item.arguments)
+            register.table = context.properties.register_tables.get(item.name)
+            if register.table is not None:
+                register.size = 0  # the entries have the cells
+            program.registers.append(register)
 
 
-def _register(item: ExternObject) -> ir.Register:
+def _register(
+    item: ExternObject, size: int, initial: list[syntax.Constant | ExternObject | None]
+) -> ir.Register:
     of = item.type.arguments[0]
     fields = cell_fields(of)
     if not fields or (item.type.name == "register" and not isinstance(scalar_type(of), Bits)):
         raise P4Error(f"a register of {of} is not supported", item.source, "bit<> or int<>")
-    size = _size(item)
     if size == 0:
         raise P4Error("a register needs at least one cell", item.source)
-    initial = item.arguments[1] if len(item.arguments) > 1 else None
-    values = _numbers(initial) if initial is not None else [0] * len(fields)
+    given = initial[0] if initial else None
+    values = _numbers(given) if given is not None else [0] * len(fields)
     width = cell = 0
     for field, value in zip(fields, values, strict=True):
         bits = ir.width_of(ir.Constant(field, 0))

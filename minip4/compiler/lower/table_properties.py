@@ -22,6 +22,9 @@ class TableProperties:
         self._profiles: dict[str, ir.Profile] = {}
         self._selector_inputs: dict[str, list[ir.Expression]] = {}
         self._direct_users: dict[str, syntax.Table] = {}
+        # direct registers (TNA): their tables, and uses outside of actions
+        self.register_tables: dict[str, str] = {}
+        self.single_cells: dict[str, syntax.Source] = {}
         # for each direct meter, the first field into which the program reads it
         self._reads: dict[str, tuple[ir.Field, syntax.Source]] = {}
 
@@ -94,9 +97,11 @@ class TableProperties:
         self, table: syntax.Table, item: syntax.TableProperty, result: ir.Table
     ) -> None:
         meter = self._direct(table, item, "direct_meter")
-        if meter.name not in self._reads:
-            raise P4Error(f"no action of the table reads {meter.name}", item.value.source)
-        target, _ = self._reads[meter.name]
+        target = None
+        if meter.type.name == "direct_meter":  # of v1model, which writes to a field
+            if meter.name not in self._reads:
+                raise P4Error(f"no action of the table reads {meter.name}", item.value.source)
+            target, _ = self._reads[meter.name]
         result.meter = meter.name
         unit = meter.arguments[0]
         assert isinstance(unit, syntax.EnumMember)

@@ -31,6 +31,9 @@ class Tables:
         self._applications: dict[ir.Table, int] = {}
         self._actions: dict[tuple[Instance | None, syntax.Action], ir.Action] = {}
 
+    def lowered(self) -> list[ir.Table]:
+        return list(self._tables.values())
+
     def action_name(self, action: syntax.Action) -> str:
         owner = self.context.environment.owner(action)
         return control_plane_name(action, owner.name if owner else "")

@@ -8,6 +8,7 @@ from minip4.compiler.lower import places
 from minip4.compiler.lower.calls import all_statements
 from minip4.compiler.lower.deparser import Emit
 from minip4.compiler.lower.program import ProgramLowering
+from minip4.compiler.tna import direct
 from minip4.compiler.tna.externs import EXTERNS
 from minip4.compiler.tna.hardware import warn_of_limits
 
@@ -43,7 +44,7 @@ class TnaLowering(ProgramLowering):
             self.block(parser, self._arguments(parser, own), "parser")
             self.pipeline(gress, self._arguments(gress, own))
             deparsers.append((f"{gress}_deparser", own))
-        context.properties.check_direct_uses()
+        direct.bind(context)
         for name, own in deparsers:
             code = self.block(name, self._arguments(name, own), "deparser")
             source = self._architecture.blocks[name].declaration.source

@@ -173,6 +173,10 @@ ALWAYS_INLINE void count(struct context *c, unsigned number, uint32_t size, uint
 /* Return the colour of a packet of size `amount`: 0 green, 1 yellow, 2 red. */
 unsigned meter_colour(struct meter *meter, uint64_t now_us, uint64_t amount, uint64_t bytes);
 
+/* The same for a packet that had a colour before (TNA), which never gets better (RFC 2698). */
+unsigned meter_colour_after(struct meter *meter, uint64_t now_us, uint64_t amount, uint64_t bytes,
+                            unsigned before);
+
 /* Implement v1model's log_msg: each {} in the text is replaced by the next value. */
 void program_log(const char *text, unsigned count, const uint64_t *values);
 

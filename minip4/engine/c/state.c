@@ -52,17 +52,17 @@ static void fill(struct bucket *b, uint64_t now_us)
 }
 
 /* Charge a packet as simple_switch does. The peak rate is checked first. A packet above the peak
- * rate is not charged. */
-static unsigned charge(struct meter *meter, uint64_t now_us, uint64_t amount)
+ * rate is not charged. `before` is the packet's colour before, which never gets better (TNA). */
+static unsigned charge(struct meter *meter, uint64_t now_us, uint64_t amount, unsigned before)
 {
     if (!meter->is_configured)
-        return 0;
+        return before;
     fill(&meter->peak, now_us);
-    if (meter->peak.tokens < amount)
+    if (before == 2 || meter->peak.tokens < amount)
         return 2;
     meter->peak.tokens -= amount;
     fill(&meter->committed, now_us);
-    if (meter->committed.tokens < amount)
+    if (before == 1 || meter->committed.tokens < amount)
         return 1;
     meter->committed.tokens -= amount;
     return 0;
@@ -70,7 +70,13 @@ static unsigned charge(struct meter *meter, uint64_t now_us, uint64_t amount)
 
 unsigned meter_colour(struct meter *meter, uint64_t now_us, uint64_t amount, uint64_t bytes)
 {
-    unsigned colour = charge(meter, now_us, amount);
+    return meter_colour_after(meter, now_us, amount, bytes, 0);
+}
+
+unsigned meter_colour_after(struct meter *meter, uint64_t now_us, uint64_t amount, uint64_t bytes,
+                            unsigned before)
+{
+    unsigned colour = charge(meter, now_us, amount, before);
     meter->counts[colour].packets++;
     meter->counts[colour].bytes += bytes;
     return colour;

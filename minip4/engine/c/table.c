@@ -190,11 +190,20 @@ static bool grow(struct table *t)
     return true;
 }
 
+/* Set the cells of direct registers to their initial values. */
+static void set_cells(const struct table *t, uint64_t *slot)
+{
+    const struct table_spec *spec = t->spec;
+    if (spec->cell_words)
+        memcpy(slot_cells(spec, slot), spec->initial_cells, spec->cell_words * sizeof *slot);
+}
+
 bool table_create(struct table *t, const struct table_spec *spec, struct lock *lock)
 {
     t->spec = spec;
     t->lock = lock;
-    t->stride = stats_offset(spec) + (spec->has_counters ? 2 : 0) + (spec->has_timeout ? 1 : 0);
+    t->stride = stats_offset(spec) + (spec->has_counters ? 2 : 0) + spec->cell_words +
+                (spec->has_timeout ? 1 : 0);
     t->default_slot = memory_take(t->stride * sizeof *t->default_slot);
     if (!t->default_slot || !grow(t)) {
         table_destroy(t);
@@ -202,6 +211,7 @@ bool table_create(struct table *t, const struct table_spec *spec, struct lock *l
     }
     t->default_slot[0] = spec->default_head;
     memcpy(t->default_slot + 1, spec->default_data, spec->data_words * sizeof(uint64_t));
+    set_cells(t, t->default_slot);
     return true;
 }
 
@@ -271,6 +281,7 @@ static uint32_t make_entry(struct table *t, const uint64_t *key, const uint64_t 
     memcpy(slot + 1 + spec->data_words, key, spec->key_words * sizeof *slot);
     if (spec->kind == TABLE_TERNARY)
         memcpy(slot + 1 + spec->data_words + spec->key_words, mask, spec->key_words * sizeof *slot);
+    set_cells(t, slot);
     if (spec->has_timeout) {
         slot[t->stride - 1] = now_ns;
         t->ageing[number] = (struct ageing){0};

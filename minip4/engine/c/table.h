@@ -1,6 +1,6 @@
 /* Match tables. An entry is a slot of words. Word 0 contains the action, the kind and the prefix
  * length. The next words are the action's data, the key, the mask (in ternary tables), the
- * counters, and the time of the last hit. Lookups are inline, so that the compiler unrolls them for
+ * counters, the cells of direct registers (TNA), and the time of the last hit. Lookups are inline, so that the compiler unrolls them for
  * the constants of the generated code (words of key and data). */
 #ifndef MINIP4_TABLE_H
 #define MINIP4_TABLE_H
@@ -29,6 +29,8 @@ struct table_spec {
     enum table_kind kind;
     uint32_t key_words, data_words, max_size;
     bool has_counters, has_timeout, has_meter;
+    uint32_t cell_words;                     /* words of registers in each entry, and ... */
+    const uint64_t *initial_cells;           /* ... their values in a new entry (TNA) */
     /* location of the lpm field; for a field of several words, of the lowest word */
     uint32_t lpm_word, lpm_shift, lpm_width;
     uint32_t ranges;
@@ -199,6 +201,12 @@ ALWAYS_INLINE void table_prefetch(const struct table *t)
         __builtin_prefetch(index + at);
     for (size_t at = 0; at < t->used * t->stride * sizeof *t->slots; at += 64)
         __builtin_prefetch(slots + at);
+}
+
+/* Return the cells of direct registers in a slot. */
+ALWAYS_INLINE uint64_t *slot_cells(const struct table_spec *spec, uint64_t *slot)
+{
+    return slot + stats_offset(spec) + (spec->has_counters ? 2 : 0);
 }
 
 /* --- control plane --------------------------------------------------------------------------- */

@@ -32,6 +32,7 @@ class Generator:
     prelude = PRELUDE
     standard: tuple[str, ...] = STANDARD
     statements_type: type[Statements] = Statements
+    tables_type: type[TableCode] = TableCode
     functions: tuple[str, ...] = (
         "start", "parse", "ingress", "egress", "deparse", "clear_metadata", "copy_list",
         "set_instance", "set_length", "set_replica", "set_enqueued", "digest",
@@ -43,7 +44,7 @@ class Generator:
         self.layout = Layout(program, None if trace else Variables(program, self.standard))
         self.expressions = Expressions(self.layout)
         self.statements = self.statements_type(program, self.layout, self.expressions, trace=trace)
-        self.tables = TableCode(program, self.layout, self.expressions, self.statements)
+        self.tables = self.tables_type(program, self.layout, self.expressions, self.statements)
         self.parser = ParserCode(program, self.layout, self.expressions, self.statements)
         self.hashes = HashCode(self.layout, self.expressions)
         self.trace_fields: list[tuple[m.Header, m.Field]] = []

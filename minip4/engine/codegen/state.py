@@ -24,8 +24,11 @@ class StateStatements:
     def register_read(self, p: m.Primitive) -> Lines:
         target, source, index = p.args
         register = self._register(source)
+        lines = self._load(target, register, _cell(register))
+        return self._bounded(index, register.size, lines, self._access(register, "TRACED_READ"))
+
+    def _load(self, target: m.Expr, register: m.Register, cell: str) -> Lines:
         name, field = self.expressions.lvalue(target)
-        cell = f"c->registers[{register.index}].words[i * {register.limbs}]"
         width = field.width
         rep = 64 if width <= 64 else 128 if width <= 128 and register.limbs > 1 else 0
         if rep == 0:
@@ -39,19 +42,21 @@ class StateStatements:
             code = f"load128(&{cell})" if rep == 128 else cell
             fits = register.width <= width
             lines = [self.expressions.store_code(name, width, code, rep, fits=fits)]
-        return self._bounded(index, register.size, lines, self._access(register, "TRACED_READ"))
+        return lines
 
     def register_write(self, p: m.Primitive) -> Lines:
-        register = self._register(p.args[0])
-        code, rep = self.expressions.for_width(p.args[2], register.width)
-        cell = f"c->registers[{register.index}].words[i * {register.limbs}]"
-        if register.limbs == 1:
-            line = f"{cell} = low_bits({code}, {register.width});"
-        else:
-            suffix = "128" if rep == 128 else "_wide"
-            line = f"store{suffix}(&{cell}, {code}, {register.width});"
+        target, index, value = p.args
+        register = self._register(target)
+        line = self._store(register, _cell(register), value)
         trace = self._access(register, "TRACED_WRITE")
-        return self._bounded(p.args[1], register.size, [line], trace)
+        return self._bounded(index, register.size, [line], trace)
+
+    def _store(self, register: m.Register, cell: str, value: m.Expr) -> str:
+        code, rep = self.expressions.for_width(value, register.width)
+        if register.limbs == 1:
+            return f"{cell} = low_bits({code}, {register.width});"
+        suffix = "128" if rep == 128 else "_wide"
+        return f"store{suffix}(&{cell}, {code}, {register.width});"
 
     def _register(self, e: m.Expr) -> m.Register:
         assert isinstance(e, m.Named)
@@ -73,22 +78,8 @@ class StateStatements:
         index = self.expressions.word(p.args[1])
         return [
             f"{{ uint64_t i = {index}; count(c, {counter.index}, {counter.size}u, i);",
-            *self._adjusted(counter, p.args[2:]),
             *self.traced(f"TRACE_COUNT({counter.index}, i, {counter.size}u)"),
             "}",
-        ]
-
-    def _adjusted(self, counter: m.Counter, adjustment: tuple[m.Expr, ...]) -> Lines:
-        """Return code that leaves some bytes of the packet out of a counter (TNA).
-
-        At most all bytes of the packet are left out, because a counter cannot be negative.
-        """
-        if not adjustment:
-            return []
-        cell = f"c->counters[{counter.index}].cells[i]"
-        return [
-            f"if (i < {counter.size}u) {{ uint64_t a = {self.expressions.word(adjustment[0])};",
-            f"    {cell}.bytes -= a < {BYTES} ? a : {BYTES}; }}",
         ]
 
     def execute_meter(self, p: m.Primitive) -> Lines:
@@ -105,6 +96,10 @@ class StateStatements:
             f"    {{ {self.expressions.store_code(name, field.width, 'colour', 64)} }}",
             "}",
         ]
+
+
+def _cell(register: m.Register) -> str:
+    return f"c->registers[{register.index}].words[i * {register.limbs}]"
 
 
 def amount(meter: m.Meter) -> str:

@@ -125,7 +125,7 @@ class TableCode:
     # --- tables ----------------------------------------------------------------------------
 
     def _table(self, table: m.Table, labels: dict[str, str]) -> Lines:
-        if table.is_hidden and table.default_action:
+        if table.default_action and self._is_statement(table):
             action = table.default_action
             words = ", ".join(map(literal, action_words(action, table.default_params)))
             data = f"(const uint64_t[]){{{words}}}" if words else "NULL"
@@ -174,9 +174,27 @@ class TableCode:
         mask = -1 if k.mask is None else k.mask
         return [f"({name}[{i}] & {literal(mask >> 64 * i)})" for i in range(limbs(k.width))]
 
-    def _hit(self, table: m.Table) -> Lines:
+    def _is_statement(self, table: m.Table) -> bool:
+        """Return whether the table is only a call of its default action."""
+        return table.is_hidden
+
+    def statistics_offset(self, table: m.Table) -> int:
+        """Return the word of an entry's slot after the key, as stats_offset() in table.h."""
         layout = self.layouts[table.name]
-        at = 1 + layout.data_words + layout.key.count * (2 if layout.kind == TERNARY else 1)
+        return 1 + layout.data_words + layout.key.count * (2 if layout.kind == TERNARY else 1)
+
+    def _hit(self, table: m.Table) -> Lines:
+        lines = self._statistics(table, self.statistics_offset(table))
+        lines = ["if (slot) {", *(f"    {line}" for line in lines), "}"] if lines else []
+        entry = "hit ? table_entry(t, slot) : t->default_slot"
+        return [
+            "const bool hit UNUSED = slot != NULL;",
+            *lines,
+            f"const uint64_t *entry = {entry};",
+        ]
+
+    def _statistics(self, table: m.Table, at: int) -> Lines:
+        """Return code for an entry that was hit: counts, the time of the hit, its meter."""
         lines: Lines = []
         if table.has_counters:
             lines += [f"slot[{at}]++;", f"slot[{at + 1}] += {BYTES};"]
@@ -198,18 +216,10 @@ class TableCode:
                     *self.statements.traced(f"TRACE_METER({meter.index}, TRACE_DIRECT, colour)"),
                     self.expressions.store_code(name, field.width, "colour", 64),
                 ]
-        lines = ["if (slot) {", *(f"    {line}" for line in lines), "}"] if lines else []
-        entry = "hit ? table_entry(t, slot) : t->default_slot"
-        return [
-            "const bool hit UNUSED = slot != NULL;",
-            *lines,
-            f"const uint64_t *entry = {entry};",
-        ]
+        return lines
 
     def _trace(self, table: m.Table) -> Lines:
-        layout = self.layouts[table.name]
-        words = layout.key.count
-        slot = 1 + layout.data_words + words * (2 if layout.kind == TERNARY else 1)
+        words, slot = self.layouts[table.name].key.count, self.statistics_offset(table)
         key = "key" if table.key else "NULL"
         size = words if table.key else 0
         return self.statements.traced(f"TRACE_TABLE({table.index}, {key}, {size}, slot, {slot})")
@@ -287,11 +297,17 @@ class TableCode:
                 if k.width > 64:
                     raise NotSupported(f"table {table.name}: range field of {k.width} bits (> 64)")
                 ranges.append(f"{{{word}, {shift}, {k.width}}}")
+        items += self._cells(table, parts)
         if ranges:
             parts.append(f"static const struct range_field ranges_{table.index}[] = "
                          f"{{{', '.join(ranges)}}};")  # fmt: skip
             items.append(f".ranges = {len(ranges)}, .range = ranges_{table.index}")
         return f"    {{{', '.join(items)}}} {comment(table.name)}"
+
+
+    def _cells(self, _table: m.Table, _parts: list[str]) -> list[str]:
+        """Return the members of table_spec for cells of registers in entries, which TNA has."""
+        return []
 
 
 def _call(action: m.Action, data: str, *, is_miss: str = "false") -> Lines:

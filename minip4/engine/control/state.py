@@ -68,14 +68,20 @@ class StateControl(Core):
     # --- registers -------------------------------------------------------------------------
 
     def register_read(self, name: str, index: int) -> int:
-        register = named(self.program.registers, name, "register")
+        register = self._register(name)
         _check_index(index, register.size, f"register {name}")
         return self._read_registers(register, index, 1)[0]
 
     def register_read_all(self, name: str) -> list[int]:
         """Return the values of all cells at one point in time."""
-        register = named(self.program.registers, name, "register")
+        register = self._register(name)
         return self._read_registers(register, 0, register.size)
+
+    def _register(self, name: str) -> m.Register:
+        register = named(self.program.registers, name, "register")
+        if register.table is not None:
+            raise InvalidArgument(f"register {name} is direct; only the program can use its cells")
+        return register
 
     def _read_registers(self, register: m.Register, first: int, count: int) -> list[int]:
         n = register.limbs
@@ -86,7 +92,7 @@ class StateControl(Core):
 
     def register_write(self, name: str, index: int, value: int, *, count: int = 1) -> None:
         """Write `count` cells, starting with cell `index`."""
-        register = named(self.program.registers, name, "register")
+        register = self._register(name)
         _check_index(index, register.size, f"register {name}")
         _check_index(index + count - 1, register.size, f"register {name}")
         check_width(value, register.width, f"register {name}")

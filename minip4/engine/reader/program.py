@@ -76,7 +76,9 @@ class _Reader:
         document = self.document
         self._headers()
         self.registers = {
-            r["name"]: m.Register(r["name"], i, r["size"] or 0, r["bitwidth"], _initial_value(r))
+            r["name"]: m.Register(
+                r["name"], i, r["size"] or 0, r["bitwidth"], _initial_value(r), r.get("binding")
+            )
             for i, r in enumerate(document.get("register_arrays", []))
         }
         actions = {a["id"]: self._action(a) for a in document["actions"]}
@@ -357,7 +359,7 @@ class _Reader:
             if a["rate_count"] != 2:
                 raise NotSupported(f"meter {a['name']}: {a['rate_count']} rates; only 2 rates are")
             result = None
-            if a["is_direct"]:
+            if "result_target" in a:
                 target = self._field(*a["result_target"])
                 assert isinstance(target, m.FieldRef)
                 result = target

@@ -11,6 +11,7 @@ from minip4.engine.codegen.variables import fields_of
 from minip4.engine.errors import NotSupported
 from minip4.engine.tna import metadata as names
 from minip4.engine.tna.primitives import TnaStatements
+from minip4.engine.tna.tables import TnaTables
 
 PORT_METADATA_BYTES = 8
 LONGEST_PREFIX = 64  # bytes of intrinsic metadata before a frame; TNA_ROOM in tna.h is longer
@@ -44,6 +45,7 @@ class TnaGenerator(Generator):
     prelude = PRELUDE + '#include "tna.h"\n'
     standard = names.TNA_METADATA
     statements_type = TnaStatements
+    tables_type = TnaTables
     functions = (*Generator.functions, "enter_egress", "parse_egress", "deparse_ingress")
 
     def _path(self) -> Lines:

@@ -2,15 +2,91 @@
 
 from __future__ import annotations
 
+import itertools
+
 from minip4.engine import model as m
-from minip4.engine.codegen.state import Lines
+from minip4.engine.codegen.state import BYTES, Lines
 from minip4.engine.codegen.statements import PRIMITIVES, Statements
 from minip4.engine.errors import NotSupported
+from minip4.engine.tna.tables import direct_registers
 
 MIRROR_BYTES, RESUBMIT_BYTES = 64, 8  # as in tna.h
 
 
 class TnaStatements(Statements):
+    def register_read(self, p: m.Primitive) -> Lines:
+        register = self._register(p.args[1])
+        if register.table is None:
+            return super().register_read(p)
+        cell = self._entry_cell(register)
+        return [
+            *self._load(p.args[0], register, cell),
+            *self._direct_access(register, cell, "TRACED_READ"),
+        ]
+
+    def register_write(self, p: m.Primitive) -> Lines:
+        register = self._register(p.args[0])
+        if register.table is None:
+            return super().register_write(p)
+        cell = self._entry_cell(register)
+        return [
+            self._store(register, cell, p.args[1]),
+            *self._direct_access(register, cell, "TRACED_WRITE"),
+        ]
+
+    def _entry_cell(self, register: m.Register) -> str:
+        """Return the cell of a direct register in the entry whose action runs."""
+        assert register.table is not None
+        table = self.program.tables[register.table]
+        before = itertools.takewhile(
+            lambda r: r is not register, direct_registers(self.program, table)
+        )
+        at = 2 * table.has_counters + sum(r.limbs for r in before)
+        return f"h->tna.statistics[{at}]"
+
+    def _direct_access(self, register: m.Register, cell: str, kind: str) -> Lines:
+        access = f"trace_access(c, {kind}, {register.index}, TRACE_DIRECT, &{cell}, "
+        return self.traced(f"{access}{register.limbs});")
+
+    def count(self, p: m.Primitive) -> Lines:
+        counter = self.program.counters[_name(p.args[0])]
+        if counter.table is None:
+            index, *adjustment = p.args[1:]
+            cell, size = f"c->counters[{counter.index}].cells + i", f"{counter.size}u"
+            trace = f"TRACE_COUNT({counter.index}, i, {size})"
+            head = f"{{ uint64_t i = {self.expressions.word(index)}; if (i < {size})"
+        else:
+            adjustment = list(p.args[1:])
+            cell, head = "(struct cell *)h->tna.statistics", "{"
+            trace = f"TRACE_COUNT_DIRECT({counter.index}, h->tna.statistics)"
+        left_out = self.expressions.word(adjustment[0]) if adjustment else "0"
+        return [head, f"tna_count({cell}, {BYTES}, {left_out});", *self.traced(trace), "}"]
+
+    def execute_meter(self, p: m.Primitive) -> Lines:
+        meter = self.program.meters[_name(p.args[0])]
+        if meter.table is None:
+            _, index, target, *options = p.args
+            at = f"i < {meter.size}u ? &c->meters[{meter.index}].meters[i] : NULL"
+        else:
+            _, target, *options = p.args
+            index, at = m.Const(0), "h->tna.meter"
+        left_out, colour, *_ = [*map(self.expressions.word, options), "0", "0"]
+        name, field = self.expressions.lvalue(target)
+        shown = "i" if meter.table is None else "TRACE_DIRECT"
+        return [
+            f"{{ const uint64_t i UNUSED = {self.expressions.word(index)}, left_out = {left_out};",
+            f"const uint64_t bytes = left_out < {BYTES} ? {BYTES} - left_out : 0;",
+            "uint64_t colour = COLOURS;",
+            f"struct meter *meter = {at};",
+            "if (meter)",
+            "    colour = meter_colour_after(meter, c->now_us, "
+            f"{'1' if meter.is_packets else 'bytes'}, bytes, (unsigned)({colour}));",
+            *self.traced(f"TRACE_METER({meter.index}, {shown}, colour)"),
+            "if (colour < COLOURS)",
+            f"    {{ {self.expressions.store_code(name, field.width, 'colour', 64)} }}",
+            "}",
+        ]
+
     def calculate(self, p: m.Primitive) -> Lines:
         target, calculation = p.args
         assert isinstance(calculation, m.Named)
@@ -52,8 +128,17 @@ class TnaStatements(Statements):
         ]
 
 
+def _name(e: m.Expr) -> str:
+    assert isinstance(e, m.Named)
+    return e.name
+
+
 TnaStatements.primitives = {
     **PRIMITIVES,
+    "register_read": TnaStatements.register_read,  # type: ignore[dict-item]
+    "register_write": TnaStatements.register_write,  # type: ignore[dict-item]
+    "count": TnaStatements.count,  # type: ignore[dict-item]
+    "execute_meter": TnaStatements.execute_meter,  # type: ignore[dict-item]
     "calculate": TnaStatements.calculate,  # type: ignore[dict-item]
     "mirror_with": TnaStatements.mirror,  # type: ignore[dict-item]
     "resubmit_with": TnaStatements.resubmit,  # type: ignore[dict-item]

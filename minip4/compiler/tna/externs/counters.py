@@ -7,51 +7,80 @@ from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.objects import ExternObject
 from minip4.compiler.ir import arithmetic
 from minip4.compiler.lower import places
-from minip4.compiler.lower.arguments import Argument, extern_arguments
+from minip4.compiler.lower.arguments import extern_arguments
 from minip4.compiler.lower.context import Context
 from minip4.compiler.lower.externs.operands import operand, require_block
 from minip4.compiler.types import BOOL, Bits
 
 _COLOUR = Bits(8)
+_GREEN, _RED = 0, 3
 
 
 def count(context: Context, call: syntax.Call, counter: ExternObject) -> None:
-    operands = [operand(context, argument) for argument in extern_arguments(context, call)]
-    require_block(context, call, "ingress", "egress")
-    context.emit(ir.Count(call.source, counter.name, *operands))
+    given = _given(context, call)
+    adjustment = given.get("adjust_byte_count")
+    context.emit(ir.Count(call.source, counter.name, given["index"], adjustment))
 
 
 def count_direct(context: Context, call: syntax.Call, counter: ExternObject) -> None:
-    """Do nothing, because a table with a direct counter counts each lookup itself."""
-    _refuse_adjustment(extern_arguments(context, call))
+    _require_action(context, call, counter)
+    adjustment = _given(context, call).get("adjust_byte_count")
+    context.emit(ir.Count(call.source, counter.name, None, adjustment))
 
 
 def execute(context: Context, call: syntax.Call, meter: ExternObject) -> places.Value:
-    index, *others = extern_arguments(context, call)
-    require_block(context, call, "ingress", "egress")
-    _refuse_colour(others)
-    _refuse_adjustment(others)
-    field = context.temporary_field(_COLOUR, call.source)
-    context.emit(ir.ExecuteMeter(call.source, meter.name, operand(context, index), field))
-    return _colour(context, meter, field, call.source)
+    return _execute(context, call, meter)
 
 
 def execute_direct(context: Context, call: syntax.Call, meter: ExternObject) -> places.Value:
-    """Return the colour that the table writes to a field of the meter when it is applied."""
-    others = extern_arguments(context, call)
+    _require_action(context, call, meter)
+    return _execute(context, call, meter)
+
+
+def _given(context: Context, call: syntax.Call) -> dict[str, ir.Expression]:
+    """Return the operands of a call by the names of their parameters."""
     require_block(context, call, "ingress", "egress")
-    _refuse_colour(others)
-    _refuse_adjustment(others)
-    field = context.object_field(meter, _COLOUR)
-    context.properties.read_by(meter.name, field, call.source)
+    arguments = extern_arguments(context, call)
+    return {argument.parameter.name: operand(context, argument) for argument in arguments}
+
+
+def _require_action(context: Context, call: syntax.Call, item: ExternObject) -> None:
+    if not context.in_action:
+        raise P4Error(
+            f"{item.name} belongs to a table", call.source, "a call in an action of this table"
+        )
+
+
+def _execute(context: Context, call: syntax.Call, meter: ExternObject) -> places.Value:
+    """Return the colour of the packet, which is green if the cell does not exist."""
+    given = _given(context, call)
+    index, adjustment = given.get("index"), given.get("adjust_byte_count")
+    colour = given.get("color")
+    if colour is not None:
+        adjustment = adjustment or ir.Constant(Bits(32), 0)
+        colour = _engine_colour(context, colour, call.source)
+    field = context.temporary_field(_COLOUR, call.source)
+    context.emit(ir.Assign(call.source, field, ir.Constant(_COLOUR, 0)))
+    context.emit(ir.ExecuteMeter(call.source, meter.name, index, field, adjustment, colour))
     return _colour(context, meter, field, call.source)
+
+
+def _engine_colour(
+    context: Context, colour: ir.Expression, source: syntax.Source
+) -> ir.Expression:
+    """Return the engine's number of a MeterColor_t; 2 is yellow, as on Tofino."""
+    result: ir.Expression = ir.Constant(_COLOUR, 1)
+    for number, meaning in ((_GREEN, 0), (_RED, 2)):
+        here = arithmetic.binary("==", BOOL, colour, ir.Constant(_COLOUR, number))
+        result = arithmetic.choice(here, ir.Constant(_COLOUR, meaning), result)
+    return context.simple(result, source)
 
 
 def _colour(
     context: Context, meter: ExternObject, field: ir.Field, source: syntax.Source
 ) -> ir.Expression:
-    values = [0, 1, 3]
-    if len(meter.arguments) >= 5:  # red, yellow and green are the last three
+    values = [_GREEN, 1, _RED]
+    if len(meter.arguments) >= 4:  # red, yellow and green are the last three
         red, yellow, green = meter.arguments[-3:]
         assert isinstance(red, int)
         assert isinstance(yellow, int)
@@ -62,16 +91,3 @@ def _colour(
         here = arithmetic.binary("==", BOOL, field, ir.Constant(_COLOUR, colour))
         result = arithmetic.choice(here, ir.Constant(_COLOUR, values[colour]), result)
     return context.saved(result, source)
-
-
-def _refuse_adjustment(arguments: list[Argument]) -> None:
-    for argument in arguments:
-        if argument.parameter.name == "adjust_byte_count":
-            message = "adjust_byte_count is not supported"
-            raise P4Error(message, argument.source, "no second argument")
-
-
-def _refuse_colour(arguments: list[Argument]) -> None:
-    for argument in arguments:
-        if argument.parameter.name == "color":
-            raise P4Error("color-aware meters are not supported", argument.source, "no color")

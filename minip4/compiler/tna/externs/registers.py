@@ -1,4 +1,8 @@
-"""Registers and register actions. A cell of a struct is the number of its concatenated fields."""
+"""Registers and register actions. A cell of a struct is the number of its concatenated fields.
+
+A direct register has a cell per entry of the table whose actions use it. Outside of actions it has
+one cell, as the compiler of Tofino makes a table without keys of such code.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,11 @@ from minip4.compiler.lower.assignments import assign
 from minip4.compiler.lower.builtins import invalidate
 from minip4.compiler.lower.constants import constant_value
 from minip4.compiler.lower.context import Context, Frame
-from minip4.compiler.lower.externs.operands import operand, require_block
-from minip4.compiler.types import Bits
+from minip4.compiler.lower.externs.operands import operand, require_block, scalar
+from minip4.compiler.lower.storage import scalar_type
+from minip4.compiler.types import BOOL, Bits
+
+_INDEX = Bits(32)
 
 
 def read(context: Context, call: syntax.Call, register: ExternObject) -> places.Value:
@@ -35,20 +42,112 @@ def write(context: Context, call: syntax.Call, register: ExternObject) -> places
     return cell
 
 
+def read_direct(context: Context, call: syntax.Call, register: ExternObject) -> places.Value:
+    require_block(context, call, "ingress", "egress")
+    cell = context.temporary(register.type.arguments[0], call.source, register.declared_name)
+    _read_cell(context, register, _own_index(context, register, call), cell, call.source)
+    return cell
+
+
+def write_direct(context: Context, call: syntax.Call, register: ExternObject) -> places.Value:
+    (new,) = extern_arguments(context, call)
+    require_block(context, call, "ingress", "egress")
+    cell = context.temporary(register.type.arguments[0], call.source, register.declared_name)
+    assign(context, cell, new.value, call.source)
+    _write_cell(context, register, _own_index(context, register, call), cell, call.source)
+    return cell
+
+
 def execute(context: Context, call: syntax.Call, action: ExternObject) -> places.Value:
     """Inline a register action: read the cell, run `apply`, write the cell."""
     require_block(context, call, "ingress", "egress")
-    register = action.arguments[0]
-    if not isinstance(register, ExternObject):
-        raise P4Error("the register of this action is unknown", call.source, "a Register")
     (at,) = extern_arguments(context, call)
     index = operand(context, at)
     with context.collecting() as code:
-        cell = context.temporary(register.type.arguments[0], call.source, "value")
-        _read_cell(context, register, index, cell, call.source)
-        result = _run(context, call, action, cell)
-        _write_cell(context, register, index, cell, call.source)
+        result = _execute(context, call, action, _register_of(action, call), index)
     context.emit(ir.Atomic(call.source, code))
+    return result
+
+
+def execute_direct(context: Context, call: syntax.Call, action: ExternObject) -> places.Value:
+    require_block(context, call, "ingress", "egress")
+    register = _register_of(action, call)
+    index = _own_index(context, register, call)
+    with context.collecting() as code:
+        result = _execute(context, call, action, register, index)
+    context.emit(ir.Atomic(call.source, code))
+    return result
+
+
+def execute_log(context: Context, call: syntax.Call, action: ExternObject) -> places.Value:
+    """Run a register action on the next cell; cell 0 follows the last one.
+
+    All actions of a register share its next index, which a register of one cell has.
+    """
+    require_block(context, call, "ingress", "egress")
+    register = _register_of(action, call)
+    size = register.arguments[0]
+    assert isinstance(size, int)
+    name, zero = f"{register.name}$next", ir.Constant(_INDEX, 0)
+    registers = context.program.registers
+    if all(known.name != name for known in registers):
+        registers.append(ir.Register(name, register.source, 1, _INDEX.width))
+    with context.collecting() as code:
+        index = context.temporary_field(_INDEX, call.source)
+        context.emit(ir.RegisterRead(call.source, index, name, zero))
+        result = _execute(context, call, action, register, index)
+        following = arithmetic.binary("+", _INDEX, index, ir.Constant(_INDEX, 1))
+        is_last = arithmetic.binary("==", BOOL, index, ir.Constant(_INDEX, size - 1))
+        after = context.saved(arithmetic.choice(is_last, zero, following), call.source)
+        context.emit(ir.RegisterWrite(call.source, name, zero, after))
+    context.emit(ir.Atomic(call.source, code))
+    return result
+
+
+def predicate(context: Context, call: syntax.Call, _: ExternObject) -> places.Value:
+    """Return a number with one bit set: bit `cmplo + 2 * cmphi`."""
+    given = {a.parameter.name: a for a in extern_arguments(context, call)}
+    values = [
+        scalar(given[name]) if name in given else ir.FALSE for name in ("cmplo", "cmphi")
+    ]
+    low, high = (context.saved(value, call.source) for value in values)
+    of = scalar_type(context.environment.resolve(call.type))
+    assert isinstance(of, Bits)
+    one, two, four, eight = (ir.Constant(of, 1 << bit) for bit in range(4))
+    result = arithmetic.choice(
+        high, arithmetic.choice(low, eight, four), arithmetic.choice(low, two, one)
+    )
+    return context.saved(result, call.source)
+
+
+def _register_of(action: ExternObject, call: syntax.Call) -> ExternObject:
+    register = action.arguments[0]
+    if not isinstance(register, ExternObject):
+        raise P4Error("the register of this action is unknown", call.source, "a register")
+    return register
+
+
+def _own_index(
+    context: Context, register: ExternObject, call: syntax.Call
+) -> ir.Expression | None:
+    """Return the index in a direct register: None is the cell of the entry."""
+    if context.in_action:
+        return None
+    context.properties.single_cells.setdefault(register.name, call.source)
+    return ir.Constant(_INDEX, 0)
+
+
+def _execute(
+    context: Context,
+    call: syntax.Call,
+    action: ExternObject,
+    register: ExternObject,
+    index: ir.Expression | None,
+) -> places.Place:
+    cell = context.temporary(register.type.arguments[0], call.source, "value")
+    _read_cell(context, register, index, cell, call.source)
+    result = _run(context, call, action, cell)
+    _write_cell(context, register, index, cell, call.source)
     return result
 
 
@@ -67,8 +166,10 @@ def _run(
         if parameter.direction == "out":
             invalidate(context, place, call.source)
     assert method.body is not None
+    context.this, outer = action, context.this
     with context.within(environment):
         context.calls.inline(method.body, Frame(context.new_label()), call.source)
+    context.this = outer
     return result
 
 
@@ -84,7 +185,7 @@ def read_parameter(context: Context, call: syntax.Call, parameter: ExternObject)
 def _read_cell(
     context: Context,
     register: ExternObject,
-    index: ir.Expression,
+    index: ir.Expression | None,
     cell: places.Place,
     source: syntax.Source,
 ) -> None:
@@ -106,7 +207,7 @@ def _read_cell(
 def _write_cell(
     context: Context,
     register: ExternObject,
-    index: ir.Expression,
+    index: ir.Expression | None,
     cell: places.Place,
     source: syntax.Source,
 ) -> None:

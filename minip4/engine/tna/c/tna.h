@@ -28,6 +28,10 @@ struct tna {
     uint8_t qid, cos, drop_ctl, mirror_bytes, resubmit_bytes;
     bool bypasses_egress, goes_to_cpu, resubmits, is_rejected, is_first;
     uint8_t resubmit_data[TNA_RESUBMIT_BYTES], mirror_data[TNA_MIRROR_BYTES];
+    /* The direct objects of the entry whose action runs: its counters and cells of registers, and
+     * its meter (NULL for a table miss). */
+    uint64_t *statistics;
+    struct meter *meter;
 };
 
 /* Return the program's time in nanoseconds. */
@@ -40,6 +44,13 @@ ALWAYS_INLINE uint64_t tna_now_ns(const struct context *c)
 ALWAYS_INLINE uint64_t tna_arrived_ns(const struct context *c)
 {
     return low_bits(tna_now_ns(c) - c->waited_us * UINT64_C(1000), 48);
+}
+
+/* Count the current packet without `adjustment` bytes; a packet never has less than 0 bytes. */
+ALWAYS_INLINE void tna_count(struct cell *cell, uint64_t bytes, uint64_t adjustment)
+{
+    cell->packets++;
+    cell->bytes += adjustment < bytes ? bytes - adjustment : 0;
 }
 
 /* Put zeros before the frame, and return their address. */
