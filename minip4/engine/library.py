@@ -137,7 +137,7 @@ def load(
     sources = [source for folder in folders for source in sorted(folder.glob("*.c"))]
     if architecture == "tna":  # TNA has its own code path for packets
         sources.remove(engine.C_FOLDER / "pipeline.c")
-        sources.append(tna.C_FOLDER / "pipeline.c")
+        sources += sorted(tna.C_FOLDER.glob("*.c"))
         folders += (tna.C_FOLDER,)
     program = build.Generated(generated, (*NO_ERRORS, *(("-O1",) if is_large else ())))
     functions = {**_FUNCTIONS, **(_TRACE_FUNCTIONS if trace else {})}

@@ -251,8 +251,8 @@ def test_digest(tmp_path: Path) -> None:
         ({"deparser": "if (md.m == 1) { pkt.emit(hdr.d); }"}, "emit() under a condition"),
         ({"deparser": "pkt.emit(hdr.ip); hdr.ip.sum = 1;"}, "changes after its emit()"),
         (
-            {"locals": "Lpf<bit<8>, bit<8>>(4) lpf;", "ingress": "md.m = lpf.execute(1, 1);"},
-            "Lpf.execute() is not supported",
+            {"locals": "DirectLpf<bit<8>>() lpf;", "ingress": "md.m = lpf.execute(1);"},
+            "DirectLpf.execute() is not supported",
         ),
         (
             {"locals": "Hash<bit<8>>(HashAlgorithm_t.XOR8) h;", "ingress": "md.m = h.get({md.n});"},

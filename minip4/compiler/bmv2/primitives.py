@@ -38,6 +38,20 @@ def _called(operation: ir.Operation) -> tuple[str, list[Json]]:
         case ir.Calculate():
             calculation = {"type": "calculation", "value": operation.calculation}
             return "calculate", [parameter(operation.result), calculation]
+        case ir.MathUnit():
+            head = [parameter(operation.result), parameter(operation.operand)]
+            # the shift and scale are stored without a sign
+            numbers = (operation.inverts, operation.shift + 1, operation.scale + 32)
+            return "math_unit", head + [data(int(n), 8) for n in (*numbers, *operation.table)]
+        case ir.Filter() | ir.Wred():
+            name = "filter" if isinstance(operation, ir.Filter) else "wred"
+            return name, [
+                parameter(operation.result),
+                parameter(operation.operand),
+                _register(operation.settings),
+                _register(operation.state),
+                parameter(operation.index),
+            ]
     return _on_storage(operation) or _on_array(operation) or _sent(operation)
 
 

@@ -324,6 +324,9 @@ def _takes(parameters: list[syntax.Parameter], written: list[syntax.Argument]) -
     if any(a.name is not None and a.name not in names for a in written):
         return False
     required = [p for p in parameters if p.default is None and p.annotation("optional") is None]
+    given = {a.name for a in written}
+    if given - {None} and any(p.name not in given for p in required):
+        return False
     return len(required) <= len(written) <= len(parameters)
 
 

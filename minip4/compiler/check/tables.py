@@ -308,6 +308,9 @@ class Tables:
     def table_property(self, p: syntax.TableProperty) -> None:
         self.context.type_names.annotations(p.annotations)
         p.value = self.context.expressions.expression(p.value)
+        is_tna = bool(self.context.lookup_all("DirectRegister"))
+        if is_tna and p.name == "idle_timeout":
+            p.name = "support_timeout"
         if p.name == "size":
             if not is_numeric(p.value.type) or not self.context.arguments.is_compile_time(p.value):
                 what = "the size of a table must be known at compile time"
@@ -321,7 +324,7 @@ class Tables:
         elif p.name == "priority_delta":
             if self.context.type_names.constant_integer(p.value, p.name) <= 0:
                 raise P4Error("priority_delta is not positive", p.value.source, "1 or more")
-        elif p.name not in OBJECTS:
+        elif p.name not in OBJECTS and not (is_tna and p.name == "registers"):
             # properties of other architectures are not an error (14.2.1.6)
             hint = did_you_mean(p.name, PROPERTIES)
             message = f"table property {p.name!r} is unknown and ignored{hint}"

@@ -194,6 +194,46 @@ class RegisterWrite(Operation):
 
 
 @dataclass(slots=True)
+class MathUnit(Operation):
+    """Sets `result` to a function of `operand`, by a table of 16 values (TNA).
+
+    docs/reference/tna.md states the function.
+    """
+
+    result: Field
+    operand: Expression
+    inverts: bool
+    shift: int
+    scale: int
+    table: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Filter(Operation):
+    """Sets `result` to the average of a low-pass filter after the sample `operand` (TNA).
+
+    The registers have the time constants and the state of each filter.
+    """
+
+    result: Field
+    operand: Expression
+    settings: str
+    state: str
+    index: Expression
+
+
+@dataclass(slots=True)
+class Wred(Operation):
+    """Sets `result` to 1 if random early detection drops a packet after a sample (TNA), or to 0."""
+
+    result: Field
+    operand: Expression
+    settings: str
+    state: str
+    index: Expression
+
+
+@dataclass(slots=True)
 class Random(Operation):
     """Sets `result` to a random number from `low` to `high`, including both."""
 

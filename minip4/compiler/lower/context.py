@@ -109,6 +109,8 @@ class Context:
         self.frames: list[Frame] = []
         # labels for break and continue in the enclosing loops
         self.loops: list[tuple[int, int]] = []
+        # code for the end of the current parser state
+        self.at_end_of_state: list[Callable[[], None]] = []
         # conditions of the enclosing ifs; calls of checksum functions need them
         self.conditions: list[ir.Expression] = []
         self._labels = 0

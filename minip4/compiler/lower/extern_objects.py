@@ -21,6 +21,9 @@ def declare(context: Context, item: ExternObject) -> None:
             program.meters.append(ir.Meter(item.name, item.source, unit.name.lower(), _size(item)))
         case "register":
             program.registers.append(_register(item, _size(item), item.arguments[1:]))
+        case "Lpf" | "Wred" as kind:  # the register of its settings
+            width = {"Lpf": 128, "Wred": 256}[kind]
+            program.registers.append(ir.Register(item.name, item.source, _size(item), width))
         case "DirectRegister":
             register = _register(item, 1, item.arguments)
             register.table = context.properties.register_tables.get(item.name)

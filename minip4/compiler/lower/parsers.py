@@ -101,6 +101,9 @@ class Parsers:
         with self.context.collecting() as code:
             for statement in state.statements:
                 self.context.statements.statement(statement)
+            for finish in self.context.at_end_of_state:
+                finish()
+            self.context.at_end_of_state = []
             keys: list[ir.Expression] = []
             if isinstance(state.transition, syntax.Select):
                 keys = self._select_keys(state.transition.expressions)

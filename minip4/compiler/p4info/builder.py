@@ -21,7 +21,7 @@ from minip4.compiler.instances.objects import (
 from minip4.compiler.p4info import symbols as ids
 from minip4.compiler.p4info.annotations import add_annotations, add_documentation
 from minip4.compiler.p4info.contents import TableItem, property_object
-from minip4.compiler.p4info.extern_objects import ExternObjects
+from minip4.compiler.p4info.extern_objects import SETTINGS, ExternObjects
 from minip4.compiler.p4info.messages import Messages, checked_size, field_ids, numbered, written_id
 from minip4.compiler.p4info.type_info import flat_fields, value_bytes
 
@@ -32,6 +32,7 @@ _INSTANCE_KINDS = {
     "meter": ids.METER,
     "direct_meter": ids.DIRECT_METER,
     "register": ids.REGISTER,
+    **dict.fromkeys(SETTINGS, ids.REGISTER),
     "action_profile": ids.ACTION_PROFILE,
     "action_selector": ids.ACTION_PROFILE,
 }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from minip4.compiler import syntax
+from minip4.compiler import syntax, types
 from minip4.compiler.instances.objects import ExternObject, annotation_numbers, profile_of
 from minip4.compiler.p4info import symbols as ids
 from minip4.compiler.p4info.contents import TableItem, property_object
 from minip4.compiler.p4info.messages import Messages, checked_size
 from minip4.compiler.p4info.type_info import type_name
+
+SETTINGS = {"Lpf": "minip4_lpf_t", "Wred": "minip4_wred_t"}
+"""Externs of TNA whose settings are a register of structs, and the structs in tna.p4."""
 
 _COUNTER_UNITS = {"bytes": 1, "packets": 2, "packets_and_bytes": 3}
 _METER_UNITS = {"bytes": 1, "packets": 2}
@@ -37,14 +40,23 @@ class ExternObjects:
                 message.size = _number(item, 0)
                 self._index_type(item, 0, message)
             case "register":
-                message = self.messages.info.registers.add()
-                self.messages.preamble(message, ids.REGISTER, item.name, annotations)
-                message.type_spec.CopyFrom(self.messages.types.spec(item.type.arguments[0]))
-                message.size = _number(item, 0)
-                self._index_type(item, 1, message)
+                self._register(item, annotations, item.type.arguments[0])
+            case kind if kind in SETTINGS:
+                settings = self.messages.program.find(SETTINGS[kind])
+                assert isinstance(settings, syntax.StructDeclaration)
+                self._register(item, annotations, types.Struct(settings))
             case "action_profile" | "action_selector":
                 if item.name not in self._profiles_of_selectors():
                     self.profile(item, annotations)
+
+    def _register(
+        self, item: ExternObject, annotations: list[syntax.Annotation], cell: types.Type
+    ) -> None:
+        message = self.messages.info.registers.add()
+        self.messages.preamble(message, ids.REGISTER, item.name, annotations)
+        message.type_spec.CopyFrom(self.messages.types.spec(cell))
+        message.size = _number(item, 0)
+        self._index_type(item, 1, message)
 
     def _profiles_of_selectors(self) -> set[str]:
         """Return the names of action profiles that are arguments of a selector (TNA)."""

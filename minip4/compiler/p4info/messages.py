@@ -19,6 +19,7 @@ from minip4.compiler.p4info.type_info import TypeInfo, translated_width, type_na
 
 class Messages:
     def __init__(self, program: syntax.Program, architecture: Architecture) -> None:
+        self.program = program
         self.contents = Collector(program, architecture).collect()
         self.symbols = Symbols()
         self.info: Any = p4i.P4Info()

@@ -94,6 +94,47 @@ class TnaStatements(Statements):
         name, field = self.expressions.lvalue(target)
         return [self.expressions.store_code(name, field.width, f"calculation_{number}(c, h)", 64)]
 
+    def math_unit(self, p: m.Primitive) -> Lines:
+        target, x, inverts, shift, scale, *table = p.args
+        numbers = [e.value for e in (inverts, shift, scale, *table) if isinstance(e, m.Const)]
+        values = ", ".join(map(str, numbers[3:]))
+        call = (
+            f"tna_math({self.expressions.word(x)}, {numbers[0]}, {numbers[1] - 1}, "
+            f"{numbers[2] - 32}, (const uint8_t[16]){{{values}}})"
+        )
+        name, field = self.expressions.lvalue(target)
+        return [self.expressions.store_code(name, field.width, call, 64)]
+
+    def filter(self, p: m.Primitive) -> Lines:
+        """Return the sample itself if the index is out of bounds."""
+        call = "tna_filter(state, settings, sample, c->now_ns)"
+        return self._filtered(p, "tna_lpf", call, "sample")
+
+    def wred(self, p: m.Primitive) -> Lines:
+        call = "tna_wred(state, settings, sample, c->now_ns, c->random)"
+        return self._filtered(p, "tna_wred", call, "0")
+
+    def _filtered(self, p: m.Primitive, kind: str, call: str, otherwise: str) -> Lines:
+        target, sample, settings, state, index = p.args
+        name, field = self.expressions.lvalue(target)
+        cells = {
+            f"struct {kind} *settings": self._register(settings),
+            "struct tna_filter *state": self._register(state),
+        }
+        pointers = [
+            f"    {head} = (void *)(c->registers[{register.index}].words + i * {register.limbs});"
+            for head, register in cells.items()
+        ]
+        return [
+            f"{{ const uint64_t i = {self.expressions.word(index)};",
+            f"uint64_t sample = {self.expressions.word(sample)}, result = {otherwise};",
+            f"if (i < {self._register(settings).size}u) {{",
+            *pointers,
+            f"    result = {call};",
+            "}",
+            f"{self.expressions.store_code(name, field.width, 'result', 64)} }}",
+        ]
+
     def mirror(self, p: m.Primitive) -> Lines:
         return [
             f"h->tna.mirror_session = ((uint32_t)({self.expressions.word(p.args[0])})"
@@ -140,6 +181,9 @@ TnaStatements.primitives = {
     "count": TnaStatements.count,  # type: ignore[dict-item]
     "execute_meter": TnaStatements.execute_meter,  # type: ignore[dict-item]
     "calculate": TnaStatements.calculate,  # type: ignore[dict-item]
+    "filter": TnaStatements.filter,  # type: ignore[dict-item]
+    "math_unit": TnaStatements.math_unit,  # type: ignore[dict-item]
+    "wred": TnaStatements.wred,  # type: ignore[dict-item]
     "mirror_with": TnaStatements.mirror,  # type: ignore[dict-item]
     "resubmit_with": TnaStatements.resubmit,  # type: ignore[dict-item]
 }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from minip4.compiler import ir, syntax
+from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.objects import ExternObject
 from minip4.compiler.ir import arithmetic
 from minip4.compiler.lower import places
 from minip4.compiler.lower.arguments import Argument, extern_arguments
+from minip4.compiler.lower.assignments import assign
 from minip4.compiler.lower.context import Context
 from minip4.compiler.lower.externs.checksums import add_calculation
 from minip4.compiler.lower.externs.operands import require_block
@@ -33,6 +35,29 @@ def get(context: Context, call: syntax.Call, checksum: ExternObject) -> places.V
     """Return the sum without complement, as an input of a later update()."""
     require_block(context, call, "parser")
     return context.saved(_folded(context, call, checksum), call.source)
+
+
+def subtract_all_and_deposit(
+    context: Context, call: syntax.Call, checksum: ExternObject
+) -> None:
+    """Store the sum, as get() returns it, at the end of the state.
+
+    Programs for Tofino also subtract fields of the state after this call.
+    """
+    require_block(context, call, "parser")
+    (target,) = extern_arguments(context, call)
+    place = target.place
+    if not isinstance(place, places.Scalar) or place.type != _WORD:
+        raise P4Error("the residual is not a field", target.source, "a field of type bit<16>")
+    if context.conditions:
+        raise P4Error(
+            f"{call.method}() under a condition is not supported", call.source, "a state of its own"
+        )
+
+    def deposit() -> None:
+        assign(context, place, _folded(context, call, checksum), call.source)
+
+    context.at_end_of_state.append(deposit)
 
 
 def verify(context: Context, call: syntax.Call, checksum: ExternObject) -> places.Value:

@@ -2,6 +2,7 @@
 #ifndef MINIP4_TNA_H
 #define MINIP4_TNA_H
 
+#include "filters.h"
 #include "memory.h"
 #include "packet.h"
 #include "program.h"

@@ -1,0 +1,210 @@
+"""Objects of table entries in TNA: direct registers, counters and meters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tna_programs import compiled, data, engine
+
+from minip4.engine.engine import Engine
+from minip4.engine.keys import Exact, Ternary
+from minip4.errors import Minip4Error
+
+COUNT = """
+    DirectRegister<bit<32>>(100) reg;
+    DirectRegisterAction<bit<32>, bit<32>>(reg) increment = {
+        void apply(inout bit<32> value, out bit<32> rv) { rv = value; value = value + 1; } };
+    action count(bit<8> by) { hdr.d.c = increment.execute(); hdr.d.a = by; }
+    action leave() { }
+"""
+TABLE = """
+    table t { key = { hdr.d.op: exact; } actions = { count; leave; }
+              default_action = leave(); size = 64; registers = reg; }
+"""
+
+
+def counted(switch: Engine, op: int) -> int:
+    """Return the field that a packet with this key gets from its cell."""
+    ((_, frame),) = switch.process(1, data(op), 0)
+    return int.from_bytes(frame[4:8], "big")
+
+
+def test_a_cell_per_entry(tmp_path: Path) -> None:
+    switch = engine(tmp_path, locals=COUNT + TABLE, ingress="t.apply();")
+    handles = [switch.table_add("IC.t", [Exact(op)], "IC.count", [op]) for op in range(1, 41)]
+    for op in range(1, 41):
+        assert [counted(switch, op) for _ in range(op % 3)] == [100, 101][: op % 3]
+    assert counted(switch, 2) == 102
+    switch.table_modify("IC.t", handles[1], "IC.leave", [])
+    assert counted(switch, 2) == 0
+    switch.table_modify("IC.t", handles[1], "IC.count", [7])
+    assert counted(switch, 2) == 103  # a changed entry keeps its cell
+    switch.table_delete("IC.t", handles[1])
+    switch.table_add("IC.t", [Exact(2)], "IC.count", [7])
+    assert counted(switch, 2) == 100  # a new one does not
+    assert counted(switch, 200) == 0
+
+
+def test_cells_in_a_batch(tmp_path: Path) -> None:
+    switch = engine(tmp_path, locals=COUNT + TABLE, ingress="t.apply();")
+    first = switch.table_add("IC.t", [Exact(1)], "IC.count", [0])
+    assert counted(switch, 1) == 100
+    with switch.batch():
+        switch.table_modify("IC.t", first, "IC.count", [9])
+        for op in range(2, 20):
+            switch.table_add("IC.t", [Exact(op)], "IC.count", [0])
+    assert switch.process(1, data(1), 0) == [(2, data(1, a=9, c=101))]
+    assert counted(switch, 19) == 100
+
+
+def test_default_entry_has_a_cell(tmp_path: Path) -> None:
+    table = TABLE.replace("leave();", "count(5);")
+    switch = engine(tmp_path, locals=COUNT + table, ingress="t.apply();")
+    assert [counted(switch, op) for op in (1, 2, 3)] == [100, 101, 102]
+
+
+def test_table_without_key(tmp_path: Path) -> None:
+    table = "table t { actions = { count; } const default_action = count(4); }"
+    switch = engine(tmp_path, locals=COUNT + table, ingress="t.apply();")
+    assert switch.process(1, data(), 0) == [(2, data(a=4, c=100))]
+    assert counted(switch, 1) == 101
+
+
+def test_outside_of_actions(tmp_path: Path) -> None:
+    """Without a table, the register has one cell."""
+    switch = engine(tmp_path, locals=COUNT, ingress="hdr.d.c = increment.execute();")
+    assert [counted(switch, op) for op in (1, 2, 3)] == [100, 101, 102]
+    assert switch.register_read("IC.reg", 0) == 103
+
+
+def test_structs_next_to_other_objects(tmp_path: Path) -> None:
+    """Counters, cells of several registers, and the time of the last hit share an entry."""
+    switch = engine(
+        tmp_path,
+        declarations="struct pair_t { bit<64> first; bit<16> second; }",
+        locals="""
+            DirectRegister<pair_t>({1, 2}) pairs;
+            DirectRegister<bit<8>>(3) small;
+            DirectCounter<bit<64>>(CounterType_t.PACKETS_AND_BYTES) stats;
+            DirectRegisterAction<pair_t, bit<16>>(pairs) step = {
+                void apply(inout pair_t value, out bit<16> rv) {
+                    value.first = value.first + 1; value.second = value.second + 10;
+                    rv = value.second + value.first[15:0]; } };
+            action all() { stats.count(); hdr.d.b = step.execute(); hdr.d.a = small.read();
+                           small.write(hdr.d.a + 5); }
+            table t { key = { hdr.d.op: ternary; } actions = { all; NoAction; } size = 8;
+                      counters = stats; idle_timeout = true; }""",
+        ingress="t.apply();",
+    )
+    low = switch.table_add("IC.t", [Ternary(0, 0x80)], "IC.all", [], 1)
+    switch.table_add("IC.t", [Ternary(0x80, 0x80)], "IC.all", [], 1)
+    assert switch.process(1, data(1), 0) == [(2, data(1, a=3, b=14))]
+    assert switch.process(1, data(1), 0) == [(2, data(1, a=8, b=25))]
+    assert switch.process(1, data(129), 0) == [(2, data(129, a=3, b=14))]
+    counts = {e.handle: e.count for e in switch.table_entries("IC.t")}
+    assert counts[low] == (2, 16)
+
+
+STATS = """
+    DirectCounter<bit<64>>(CounterType_t.PACKETS_AND_BYTES) stats;
+    action count() { stats.count(); }
+    action less() { stats.count(6); }
+    action nothing() { }
+    action none() { stats.count(100); }
+    table t { key = { hdr.d.op: exact; } actions = { count; less; nothing; none; }
+              default_action = count(); counters = stats; }
+"""
+
+
+def test_direct_counter(tmp_path: Path) -> None:
+    """It counts where an action calls count(), without the given number of bytes."""
+    switch = engine(tmp_path, locals=STATS, ingress="t.apply();")
+    for op, action in enumerate(("count", "less", "nothing", "none")):
+        switch.table_add("IC.t", [Exact(op)], f"IC.{action}", [])
+    for op in (0, 1, 2, 3, 0, 1, 9):
+        switch.process(1, data(op) + bytes(12), 0)
+    counts = [e.count for e in switch.table_entries("IC.t")]
+    assert sorted(counts) == [(0, 0), (1, 0), (2, 28), (2, 40)]
+
+
+METER = """
+    DirectMeter(MeterType_t.BYTES, 7, 5, 4) meter;
+    action colour() { hdr.d.a = meter.execute(); }
+    action less() { hdr.d.a = meter.execute(adjust_byte_count = 8); }
+    action known() { hdr.d.a = meter.execute(MeterColor_t.YELLOW); }
+    table t { key = { hdr.d.op: exact; } actions = { colour; less; known; }
+              default_action = colour(); meters = meter; }
+"""
+
+
+def test_direct_meter(tmp_path: Path) -> None:
+    """The bucket of 20 bytes has room for a packet of 20 bytes, or for several with fewer."""
+    switch = engine(tmp_path, locals=METER, ingress="t.apply();")
+    for op, action in enumerate(("colour", "less", "known")):
+        handle = switch.table_add("IC.t", [Exact(op)], f"IC.{action}", [])
+        switch.direct_meter_set("IC.t", handle, (1, 20, 1, 40))
+
+    def colours(op: int) -> list[int]:
+        return [switch.process(1, data(op) + bytes(12), 1)[0][1][1] for _ in range(4)]
+
+    assert colours(0) == [4, 5, 7, 7]
+    assert colours(1) == [4, 5, 5, 7]  # 12 bytes each
+    assert colours(2) == [5, 5, 7, 7]
+    assert colours(9) == [4] * 4  # a miss has no meter
+
+
+def test_colour_aware_meter(tmp_path: Path) -> None:
+    """A packet is never better than before (RFC 2698, colour-aware mode)."""
+    switch = engine(
+        tmp_path,
+        locals="Meter<bit<8>>(4, MeterType_t.PACKETS) meter;",
+        ingress="hdr.d.a = meter.execute(0, (MeterColor_t)hdr.d.op);",
+    )
+
+    def colours(*before: int) -> list[int]:
+        return [switch.process(1, data(op), 1)[0][1][1] for op in before]
+
+    assert colours(0, 1, 3) == [0, 1, 3]  # without rates
+    switch.meter_set_rates("IC.meter", 0, (1, 2, 1, 4))
+    # green takes a token of each bucket, yellow one of the second, red none
+    assert colours(3, 1, 0, 0, 0, 0) == [3, 1, 0, 0, 1, 3]
+
+
+def test_meter_leaves_bytes_out(tmp_path: Path) -> None:
+    switch = engine(
+        tmp_path,
+        locals="Meter<bit<8>>(4, MeterType_t.BYTES) meter;",
+        ingress="hdr.d.a = meter.execute(index = 1, adjust_byte_count = 16w10 ++ hdr.d.b);",
+    )
+    switch.meter_set_rates("IC.meter", 1, (1, 100, 1, 100))
+    switch.process(1, data(b=5) + bytes(12), 1)
+    assert switch.meter_counts("IC.meter", 1)[0] == (1, 0)  # 10 * 65536 + 5 bytes are left out
+
+
+@pytest.mark.parametrize(
+    ("locals_", "apply", "message"),
+    [
+        (
+            COUNT + TABLE + TABLE.replace("table t", "table u"),
+            "t.apply(); u.apply();",
+            "IC.reg does not belong to table IC.u",
+        ),
+        (COUNT + TABLE, "t.apply(); hdr.d.c = increment.execute();", "IC.reg belongs to IC.t"),
+        (STATS, "t.apply(); stats.count();", "IC.stats belongs to a table"),
+        (
+            STATS.replace("counters = stats;", ""),
+            "t.apply();",
+            "IC.stats does not belong to table IC.t",
+        ),
+    ],
+)
+def test_refused(tmp_path: Path, locals_: str, apply: str, message: str) -> None:
+    with pytest.raises(Minip4Error, match=message):
+        compiled(tmp_path, locals=locals_, ingress=apply)
+
+
+def test_direct_register_is_not_an_array(tmp_path: Path) -> None:
+    switch = engine(tmp_path, locals=COUNT + TABLE, ingress="t.apply();")
+    with pytest.raises(Minip4Error, match="register IC.reg is direct"):
+        switch.register_read("IC.reg", 0)
