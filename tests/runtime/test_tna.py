@@ -55,6 +55,23 @@ async def test_register_of_structs() -> None:
             await running.write(modify(seen(7, values[0])))
 
 
+@asynchronous
+async def test_settings_of_a_filter() -> None:
+    """They are a register of structs with the name of the filter."""
+    async with bench(PROGRAM) as running:
+        register = named(info(PROGRAM).registers, "load")
+        message = p4r.RegisterEntry(register_id=register.preamble.id)
+        message.index.index = 7
+        for value in (10_000_000_000, 0):
+            bits = value.to_bytes(5, "big").lstrip(b"\0") or b"\0"
+            message.data.struct.members.add().bitstring = bits
+        written = p4r.Entity(register_entry=message)
+        await running.write(modify(written))
+        assert await running.read(written) == [written]
+        read = p4r.Entity(register_entry=p4r.RegisterEntry(register_id=register.preamble.id))
+        assert len(await running.read(read)) == 512
+
+
 @pytest.mark.parametrize(
     ("member", "message"),
     [

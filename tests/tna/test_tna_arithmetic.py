@@ -7,11 +7,13 @@ import random
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tna_programs import compiled, data, engine
 
 from minip4.engine.engine import Engine
+from minip4.engine.errors import InvalidArgument
 from minip4.errors import Minip4Error
 
 
@@ -190,9 +192,9 @@ def test_execute_log(tmp_path: Path) -> None:
     """
     switch = engine(
         tmp_path,
-        locals="Register<bit<32>, bit<8>>(3) reg;" + action.format("log", 0) + action.format(
-            "other", 100
-        ),
+        locals="Register<bit<32>, bit<8>>(3) reg;"
+        + action.format("log", 0)
+        + action.format("other", 100),
         ingress="if (hdr.d.op == 0) { hdr.d.c = log.execute_log(); } "
         "else { hdr.d.c = other.execute_log(); }",
     )
@@ -201,9 +203,7 @@ def test_execute_log(tmp_path: Path) -> None:
     assert switch.register_read_all("IC.reg") == [4, 105, 3]
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "value"), [(0, 0, 1), (1, 0, 2), (0, 1, 4), (1, 1, 8)]
-)
+@pytest.mark.parametrize(("low", "high", "value"), [(0, 0, 1), (1, 0, 2), (0, 1, 4), (1, 1, 8)])
 def test_predicate(tmp_path: Path, low: int, high: int, value: int) -> None:
     """One of four bits is set."""
     switch = engine(
@@ -218,9 +218,7 @@ def test_predicate(tmp_path: Path, low: int, high: int, value: int) -> None:
         ingress="hdr.d.a = compare.execute(0); hdr.d.op = first.execute(0);",
     )
     given = data(b=low, c=7 * high)
-    assert switch.process(1, given, 0) == [
-        (2, data(1 + low, a=value, b=low, c=7 * high))
-    ]
+    assert switch.process(1, given, 0) == [(2, data(1 + low, a=value, b=low, c=7 * high))]
 
 
 # --- residual checksums ----------------------------------------------------------------------
@@ -281,3 +279,43 @@ def test_idle_timeout(tmp_path: Path) -> None:
     (table,) = program.p4info.tables
     assert table.idle_timeout_behavior == table.NOTIFY_CONTROL
     assert not program.warnings
+
+
+# --- JSON ------------------------------------------------------------------------------------
+
+
+def _primitive(document: dict[str, Any], op: str) -> Any:
+    """Return the parameters of the first primitive of this kind."""
+    actions = document["actions"]
+    return next(p for a in actions for p in a["primitives"] if p["op"] == op)["parameters"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: _primitive(d, "math_unit")[3].update(value="0x7"), "a math unit with wrong"),
+        (lambda d: _primitive(d, "math_unit").pop(), "a math unit with wrong"),
+        (lambda d: _primitive(d, "wred")[3].update(value="IC.reg"), "256 and 32 bits"),
+        (
+            lambda d: next(r for r in d["register_arrays"] if r["name"] == "IC.wred$state").update(
+                size=3
+            ),
+            "a state for each cell",
+        ),
+    ],
+)
+def test_bad_json_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    document = compiled(
+        tmp_path,
+        locals="""MathUnit<bit<32>>(MathOp_t.SQR, 1) unit;
+            Wred<bit<16>, bit<8>>(4, 9, 6) wred;
+            Register<bit<32>, bit<8>>(4) reg;
+            RegisterAction<bit<32>, bit<8>, bit<32>>(reg) run = {
+                void apply(inout bit<32> value) { value = unit.execute(hdr.d.c); } };""",
+        ingress="run.execute(0); hdr.d.a = wred.execute(hdr.d.b, 0);",
+    ).bmv2_json
+    change(document)
+    with pytest.raises(InvalidArgument, match=message):
+        Engine(document)

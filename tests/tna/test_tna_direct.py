@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tna_programs import compiled, data, engine
 
 from minip4.engine.engine import Engine
+from minip4.engine.errors import InvalidArgument
 from minip4.engine.keys import Exact, Ternary
 from minip4.errors import Minip4Error
 
@@ -102,6 +105,7 @@ def test_structs_next_to_other_objects(tmp_path: Path) -> None:
     assert switch.process(1, data(1), 0) == [(2, data(1, a=3, b=14))]
     assert switch.process(1, data(1), 0) == [(2, data(1, a=8, b=25))]
     assert switch.process(1, data(129), 0) == [(2, data(129, a=3, b=14))]
+    assert switch.table_entry("IC.t", low, time_ns=30).idle_ns == 30
     counts = {e.handle: e.count for e in switch.table_entries("IC.t")}
     assert counts[low] == (2, 16)
 
@@ -206,5 +210,44 @@ def test_refused(tmp_path: Path, locals_: str, apply: str, message: str) -> None
 
 def test_direct_register_is_not_an_array(tmp_path: Path) -> None:
     switch = engine(tmp_path, locals=COUNT + TABLE, ingress="t.apply();")
-    with pytest.raises(Minip4Error, match="register IC.reg is direct"):
+    with pytest.raises(Minip4Error, match=r"register IC\.reg is direct"):
         switch.register_read("IC.reg", 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d["register_arrays"][0].update(binding="IC.u"), "IC.reg belongs to another"),
+        (lambda d: d["register_arrays"][0].update(bitwidth=2000), "2000 bits"),
+        (lambda d: d["counter_arrays"][0].update(binding="IC.u"), "IC.stats belongs to another"),
+        (
+            lambda d: d["deparsers"][0]["primitives"].append(
+                next(p for a in d["actions"] for p in a["primitives"] if p["op"] == "count")
+            ),
+            "IC.stats belongs to another",
+        ),
+        (
+            lambda d: next(t for t in d["pipelines"][0]["tables"] if t["name"] == "IC.t").update(
+                with_counters=False
+            ),
+            "IC.stats belongs to another",
+        ),
+    ],
+)
+def test_bad_json_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    """The C code would use the memory of another table."""
+    locals_ = (
+        COUNT.replace("= increment.execute();", "= increment.execute(); stats.count();")
+        + TABLE.replace("registers", "counters = stats; registers")
+        + "DirectCounter<bit<64>>(CounterType_t.PACKETS) stats;"
+        "table u { key = { hdr.d.op: exact; } actions = { leave; } default_action = leave(); }"
+    )
+    stats = "DirectCounter<bit<64>>(CounterType_t.PACKETS) stats;"
+    locals_ = stats + locals_.replace(stats, "")
+    document = compiled(tmp_path, locals=locals_, ingress="t.apply(); u.apply();").bmv2_json
+    Engine(document).close()
+    change(document)
+    with pytest.raises(InvalidArgument, match=message):
+        Engine(document)

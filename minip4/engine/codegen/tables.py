@@ -304,7 +304,6 @@ class TableCode:
             items.append(f".ranges = {len(ranges)}, .range = ranges_{table.index}")
         return f"    {{{', '.join(items)}}} {comment(table.name)}"
 
-
     def _cells(self, _table: m.Table, _parts: list[str]) -> list[str]:
         """Return the members of table_spec for cells of registers in entries, which TNA has."""
         return []

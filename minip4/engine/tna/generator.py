@@ -10,6 +10,7 @@ from minip4.engine.codegen.state import Lines
 from minip4.engine.codegen.variables import fields_of
 from minip4.engine.errors import NotSupported
 from minip4.engine.tna import metadata as names
+from minip4.engine.tna.check import check_program
 from minip4.engine.tna.primitives import TnaStatements
 from minip4.engine.tna.tables import TnaTables
 
@@ -47,6 +48,10 @@ class TnaGenerator(Generator):
     statements_type = TnaStatements
     tables_type = TnaTables
     functions = (*Generator.functions, "enter_egress", "parse_egress", "deparse_ingress")
+
+    def __init__(self, program: m.Program, *, trace: bool = False) -> None:
+        check_program(program)
+        super().__init__(program, trace=trace)
 
     def _path(self) -> Lines:
         egress = ParserCode(self.program, self.layout, self.expressions, self.statements, 1)

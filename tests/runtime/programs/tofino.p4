@@ -33,6 +33,7 @@ control Ingress(inout headers_t hdr, inout metadata_t md, in ingress_intrinsic_m
             value.is_new = value.packets == 1;
         }
     };
+    Lpf<bit<16>, PortId_t>(512) load;
     action forward(PortId_t port, MirrorId_t session) {
         per_entry.count();
         tm.ucast_egress_port = port;
@@ -50,6 +51,7 @@ control Ingress(inout headers_t hdr, inout metadata_t md, in ingress_intrinsic_m
     apply {
         per_port.count(ig.ingress_port);
         see.execute(ig.ingress_port);
+        if (hdr.frame.dst == 0) { hdr.frame.type = load.execute(hdr.frame.type, ig.ingress_port); }
         l2.apply();
     }
 }

@@ -37,9 +37,7 @@ def get(context: Context, call: syntax.Call, checksum: ExternObject) -> places.V
     return context.saved(_folded(context, call, checksum), call.source)
 
 
-def subtract_all_and_deposit(
-    context: Context, call: syntax.Call, checksum: ExternObject
-) -> None:
+def subtract_all_and_deposit(context: Context, call: syntax.Call, checksum: ExternObject) -> None:
     """Store the sum, as get() returns it, at the end of the state.
 
     Programs for Tofino also subtract fields of the state after this call.

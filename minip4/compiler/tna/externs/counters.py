@@ -65,9 +65,7 @@ def _execute(context: Context, call: syntax.Call, meter: ExternObject) -> places
     return _colour(context, meter, field, call.source)
 
 
-def _engine_colour(
-    context: Context, colour: ir.Expression, source: syntax.Source
-) -> ir.Expression:
+def _engine_colour(context: Context, colour: ir.Expression, source: syntax.Source) -> ir.Expression:
     """Return the engine's number of a MeterColor_t; 2 is yellow, as on Tofino."""
     result: ir.Expression = ir.Constant(_COLOUR, 1)
     for number, meaning in ((_GREEN, 0), (_RED, 2)):

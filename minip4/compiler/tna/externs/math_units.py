@@ -1,8 +1,9 @@
 """Math units: approximate functions by a table of 16 values.
 
-A number x > 0 is 2^e * (i / 8), where i are its first four bits (8 to 15; for a shift of -1 and an
-odd e, half of it, so that e is even). The result is table[i] * 2^(scale + f), where f is e, 2 * e or
-e / 2 for a shift of 0, 1 or -1, and its negative if the unit inverts.
+A number x > 0 is about 2^e * (i / 8), where i are its first four bits (8 to 15). With a shift of
+-1 and an odd e, e is increased by 1 and i is halved. For x = 0, e and i are 0. The result is
+table[i] * 2^(scale + f), where f is e, 2 * e or e / 2 for a shift of 0, 1 or -1, and its negative
+if the unit inverts.
 """
 
 from __future__ import annotations

@@ -107,9 +107,7 @@ def execute_log(context: Context, call: syntax.Call, action: ExternObject) -> pl
 def predicate(context: Context, call: syntax.Call, _: ExternObject) -> places.Value:
     """Return a number with one bit set: bit `cmplo + 2 * cmphi`."""
     given = {a.parameter.name: a for a in extern_arguments(context, call)}
-    values = [
-        scalar(given[name]) if name in given else ir.FALSE for name in ("cmplo", "cmphi")
-    ]
+    values = [scalar(given[name]) if name in given else ir.FALSE for name in ("cmplo", "cmphi")]
     low, high = (context.saved(value, call.source) for value in values)
     of = scalar_type(context.environment.resolve(call.type))
     assert isinstance(of, Bits)
@@ -127,9 +125,7 @@ def _register_of(action: ExternObject, call: syntax.Call) -> ExternObject:
     return register
 
 
-def _own_index(
-    context: Context, register: ExternObject, call: syntax.Call
-) -> ir.Expression | None:
+def _own_index(context: Context, register: ExternObject, call: syntax.Call) -> ir.Expression | None:
     """Return the index in a direct register: None is the cell of the entry."""
     if context.in_action:
         return None
