@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tna_programs import compiled, data, engine
 
+from minip4.engine.control.trace import Trace
 from minip4.engine.engine import Engine
 from minip4.engine.errors import InvalidArgument
 from minip4.engine.keys import Exact, Ternary
@@ -206,6 +207,35 @@ def test_meter_leaves_bytes_out(tmp_path: Path) -> None:
 def test_refused(tmp_path: Path, locals_: str, apply: str, message: str) -> None:
     with pytest.raises(Minip4Error, match=message):
         compiled(tmp_path, locals=locals_, ingress=apply)
+
+
+def test_trace(tmp_path: Path) -> None:
+    """The trace shows the objects of the entry without an index, and no meter after a miss."""
+    program = compiled(
+        tmp_path,
+        locals="""
+            DirectRegister<bit<32>>(100) reg;
+            DirectCounter<bit<64>>(CounterType_t.PACKETS_AND_BYTES) stats;
+            DirectMeter(MeterType_t.PACKETS) meter;
+            DirectRegisterAction<bit<32>, bit<32>>(reg) increment = {
+                void apply(inout bit<32> value) { value = value + 1; } };
+            action all() { increment.execute(); stats.count(2); hdr.d.a = meter.execute(); }
+            table t { key = { hdr.d.op: exact; } actions = { all; } default_action = all();
+                      counters = stats; meters = meter; }""",
+        ingress="t.apply();",
+    )
+    switch = Engine(program.bmv2_json, trace=True)
+    switch.table_add("IC.t", [Exact(1)], "IC.all", [])
+    trace = Trace(switch)
+    shown = []
+    for op in (1, 2):
+        switch.process(1, data(op), 0)
+        lines = [line.strip() for block in trace.blocks() for line in block.splitlines()]
+        shown.append([line for line in lines if line.startswith(("reg", "count", "meter"))])
+    cell = ["register IC.reg read: 0x64", "register IC.reg written: 0x65"]
+    hit = [*cell, "counter IC.stats: 1 packets, 6 bytes", "meter IC.meter: green"]
+    assert shown[0] == hit
+    assert shown[1] == hit[:-1]
 
 
 def test_direct_register_is_not_an_array(tmp_path: Path) -> None:

@@ -214,9 +214,9 @@ class Trace:
 
     def _register(self, e: _Event, what: str) -> list[str]:
         register = self._registers[e.number]
-        index, *value = e.words
+        value = e.words[1:]
         text = _value(_joined(value), register.width) if value else OUT_OF_BOUNDS
-        return [f"    register {register.name}[{index}] {what}: {text}"]
+        return [f"    register {register.name}{_index(e)} {what}: {text}"]
 
     def _count(self, e: _Event) -> list[str]:
         text = f"{e.words[1]} packets, {e.words[2]} bytes" if e.words[1:] else OUT_OF_BOUNDS
@@ -316,7 +316,7 @@ def _value(value: int, width: int) -> str:
 def _index(access: _Event) -> str:
     """Return the index as text, if there is one.
 
-    Direct counters and meters have no index, because the line of the table names the entry.
+    Objects of a table entry have no index, because the line of the table names the entry.
     """
     return "" if access.words[0] == DIRECT else f"[{access.words[0]}]"
 

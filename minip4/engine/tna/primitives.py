@@ -72,7 +72,9 @@ class TnaStatements(Statements):
             index, at = m.Const(0), "h->tna.meter"
         left_out, colour, *_ = [*map(self.expressions.word, options), "0", "0"]
         name, field = self.expressions.lvalue(target)
-        shown = "i" if meter.table is None else "TRACE_DIRECT"
+        trace = f"TRACE_METER({meter.index}, i, colour)"
+        if meter.table is not None:
+            trace = f"if (meter) TRACE_METER({meter.index}, TRACE_DIRECT, colour)"
         return [
             f"{{ const uint64_t i UNUSED = {self.expressions.word(index)}, left_out = {left_out};",
             f"const uint64_t bytes = left_out < {BYTES} ? {BYTES} - left_out : 0;",
@@ -81,7 +83,7 @@ class TnaStatements(Statements):
             "if (meter)",
             "    colour = meter_colour_after(meter, c->now_us, "
             f"{'1' if meter.is_packets else 'bytes'}, bytes, (unsigned)({colour}));",
-            *self.traced(f"TRACE_METER({meter.index}, {shown}, colour)"),
+            *self.traced(trace),
             "if (colour < COLOURS)",
             f"    {{ {self.expressions.store_code(name, field.width, 'colour', 64)} }}",
             "}",
