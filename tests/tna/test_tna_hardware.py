@@ -56,8 +56,9 @@ TABLE = """
         "if (t.apply().hit) { hdr.d.c = get.execute(1); }",
         "switch (t.apply().action_run) { a: { hdr.d.c = get.execute(2); } }",
         "hdr.d.c = reg.read(0); reg.write(0, hdr.d.c + 1);",
+        "hdr.d.c = count.execute_log(); hdr.d.c = get.execute_log();",
     ],
-    ids=["twice", "branch", "table", "hit", "branch of the action", "read and write"],
+    ids=["twice", "branch", "table", "hit", "branch of the action", "read and write", "logs"],
 )
 def test_second_access_to_a_register(tmp_path: Path, ingress: str) -> None:
     (message,) = messages(tmp_path, locals=REGISTER + COUNT + TABLE, ingress=ingress)

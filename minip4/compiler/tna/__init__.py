@@ -23,9 +23,12 @@ v1model program, with two parsers and two deparsers:
    leaves them out.
 7. Objects of the control plane (tables, counters, meters, registers, profiles) and P4Info are those
    of v1model (ExternObject.kind). Mirror sessions are P4Runtime's clone sessions.
+8. Operations on a direct counter, meter or register have no index. The engine keeps the counters
+   and cells of registers in the slot of an entry, and tells its actions where they are.
+9. A filter (Lpf, Wred) has two registers: its settings, which P4Info shows, and its state.
 
 Here, `architecture` finds the blocks of a Switch, `program` lowers them, and `externs` lowers calls
-of the externs of tna.p4. In the engine, minip4/engine/tna has the two counterparts: `generator`
-(C code around the pipelines) and `pipeline.c` (the path of a packet). `docs/reference/tna.md` lists
-what is supported.
+of the externs of tna.p4. In the engine, minip4/engine/tna has the counterparts: `generator` (C code
+around the pipelines), `tables` and `primitives` (C code of tables and actions), `filters.c`, and
+`pipeline.c` (the path of a packet). `docs/reference/tna.md` lists what is supported.
 """

@@ -156,7 +156,8 @@ class _Path:
         self, register: str, source: syntax.Source | None, accessed: _Accessed
     ) -> _Accessed:
         assert source is not None
-        if register in accessed:
+        # the position of execute_log() (name$next) is part of its register
+        if register in accessed and not register.endswith("$next"):
             first = accessed[register]
             self._warnings.add(
                 "hardware",
