@@ -221,6 +221,18 @@ def test_predicate(tmp_path: Path, low: int, high: int, value: int) -> None:
     assert switch.process(1, given, 0) == [(2, data(1 + low, a=value, b=low, c=7 * high))]
 
 
+def test_predicate_needs_four_bits(tmp_path: Path) -> None:
+    with pytest.raises(Minip4Error, match=r"the result of predicate\(\) has 4 bits"):
+        compiled(
+            tmp_path,
+            locals="""Register<bit<8>, bit<8>>(1) reg;
+                RegisterAction<bit<8>, bit<8>, bit<1>>(reg) compare = {
+                    void apply(inout bit<8> value, out bit<1> rv) {
+                        rv = this.predicate(hdr.d.b == 1); } };""",
+            ingress="hdr.d.a = (bit<8>)compare.execute(0);",
+        )
+
+
 # --- residual checksums ----------------------------------------------------------------------
 
 

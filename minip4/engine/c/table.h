@@ -1,7 +1,8 @@
 /* Match tables. An entry is a slot of words. Word 0 contains the action, the kind and the prefix
  * length. The next words are the action's data, the key, the mask (in ternary tables), the
- * counters, the cells of direct registers (TNA), and the time of the last hit. Lookups are inline, so that the compiler unrolls them for
- * the constants of the generated code (words of key and data). */
+ * counters, the cells of direct registers (TNA), and the time of the last hit. Lookups are inline,
+ * so that the compiler unrolls them for the constants of the generated code (words of key and
+ * data). */
 #ifndef MINIP4_TABLE_H
 #define MINIP4_TABLE_H
 

@@ -41,8 +41,7 @@ class TnaStatements(Statements):
         before = itertools.takewhile(
             lambda r: r is not register, direct_registers(self.program, table)
         )
-        at = 2 * table.has_counters + sum(r.limbs for r in before)
-        return f"h->tna.statistics[{at}]"
+        return f"h->tna.cells[{sum(r.limbs for r in before)}]"
 
     def _direct_access(self, register: m.Register, cell: str, kind: str) -> Lines:
         access = f"trace_access(c, {kind}, {register.index}, TRACE_DIRECT, &{cell}, "
@@ -52,15 +51,21 @@ class TnaStatements(Statements):
         counter = self.program.counters[_name(p.args[0])]
         if counter.table is None:
             index, *adjustment = p.args[1:]
-            cell, size = f"c->counters[{counter.index}].cells + i", f"{counter.size}u"
+            size = f"{counter.size}u"
+            cell = f"i < {size} ? c->counters[{counter.index}].cells + i : NULL"
             trace = f"TRACE_COUNT({counter.index}, i, {size})"
-            head = f"{{ uint64_t i = {self.expressions.word(index)}; if (i < {size})"
         else:
-            adjustment = list(p.args[1:])
-            cell, head = "(struct cell *)h->tna.statistics", "{"
-            trace = f"TRACE_COUNT_DIRECT({counter.index}, h->tna.statistics)"
+            index, *adjustment = m.Const(0), *p.args[1:]
+            cell = "h->tna.counter"
+            trace = f"if (cell) TRACE_COUNT_DIRECT({counter.index}, cell)"
         left_out = self.expressions.word(adjustment[0]) if adjustment else "0"
-        return [head, f"tna_count({cell}, {BYTES}, {left_out});", *self.traced(trace), "}"]
+        return [
+            f"{{ const uint64_t i UNUSED = {self.expressions.word(index)};",
+            f"struct cell *cell = {cell};",
+            f"if (cell) tna_count(cell, {BYTES}, {left_out});",
+            *self.traced(trace),
+            "}",
+        ]
 
     def execute_meter(self, p: m.Primitive) -> Lines:
         meter = self.program.meters[_name(p.args[0])]

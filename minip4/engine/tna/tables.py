@@ -18,14 +18,14 @@ class TnaTables(TableCode):
         return table.is_hidden and not self._direct(table)
 
     def _direct(self, table: m.Table) -> Lines:
-        """Return code that tells the actions where the direct objects of the entry are.
-
-        The default entry has counters and cells, too, but no meter.
-        """
+        """Return code that tells the actions where the direct objects of the entry are."""
         lines: Lines = []
-        if table.has_counters or direct_registers(self.program, table):
-            at = self.statistics_offset(table)
-            lines.append(f"h->tna.statistics = (slot ? slot : t->default_slot) + {at};")
+        at = self.statistics_offset(table)
+        if table.has_counters:
+            lines.append(f"h->tna.counter = slot ? (struct cell *)(slot + {at}) : NULL;")
+        if direct_registers(self.program, table):
+            at += 2 * table.has_counters
+            lines.append(f"h->tna.cells = (slot ? slot : t->default_slot) + {at};")
         if table.meter:
             meter = "&t->meters[(uint64_t)(slot - t->slots) / t->stride]"
             lines.append(f"h->tna.meter = slot ? {meter} : NULL;")

@@ -110,7 +110,8 @@ def predicate(context: Context, call: syntax.Call, _: ExternObject) -> places.Va
     values = [scalar(given[name]) if name in given else ir.FALSE for name in ("cmplo", "cmphi")]
     low, high = (context.saved(value, call.source) for value in values)
     of = scalar_type(context.environment.resolve(call.type))
-    assert isinstance(of, Bits)
+    if not isinstance(of, Bits) or of.width < 4:
+        raise P4Error("the result of predicate() has 4 bits", call.source, "bit<4> or wider")
     one, two, four, eight = (ir.Constant(of, 1 << bit) for bit in range(4))
     result = arithmetic.choice(
         high, arithmetic.choice(low, eight, four), arithmetic.choice(low, two, one)

@@ -29,10 +29,11 @@ struct tna {
     uint8_t qid, cos, drop_ctl, mirror_bytes, resubmit_bytes;
     bool bypasses_egress, goes_to_cpu, resubmits, is_rejected, is_first;
     uint8_t resubmit_data[TNA_RESUBMIT_BYTES], mirror_data[TNA_MIRROR_BYTES];
-    /* The direct objects of the entry whose action runs: its counters and cells of registers, and
-     * its meter (NULL for a table miss). */
-    uint64_t *statistics;
+    /* The direct objects of the entry whose action runs. After a table miss, the first two are
+     * NULL, and the cells of registers are those of the default entry. */
+    struct cell *counter;
     struct meter *meter;
+    uint64_t *cells;
 };
 
 /* Return the program's time in nanoseconds. */
