@@ -210,7 +210,7 @@ def test_refused(tmp_path: Path, locals_: str, apply: str, message: str) -> None
 
 
 def test_trace(tmp_path: Path) -> None:
-    """The trace shows the objects of the entry without an index, and only registers after a miss."""
+    """Objects of the entry have no index. After a miss, only registers do anything."""
     program = compiled(
         tmp_path,
         locals="""
