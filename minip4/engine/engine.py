@@ -15,7 +15,7 @@ from minip4.engine.errors import EngineError, InvalidArgument
 from minip4.engine.library import load
 from minip4.engine.reader.program import only_good_json, read_program
 from minip4.engine.shared import MAX_PORTS
-from minip4.engine.tna.generator import TnaGenerator
+from minip4.engine.tna.generator import RECIRCULATION_PORTS, TnaGenerator
 from minip4.wire.shared import FRAME_ROOM
 
 GENERATORS: dict[str, type[Generator]] = {"v1model": Generator, "tna": TnaGenerator}
@@ -66,6 +66,13 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
         self.handle = ctypes.c_void_p(created)
         self._is_open = False
         self._frame = (ctypes.c_uint8 * FRAME_ROOM)()
+        self._initialize()
+
+    def _initialize(self) -> None:
+        """Add the state that the program declares."""
+        if self.program.architecture == "tna":
+            for port in RECIRCULATION_PORTS:  # they need no interface
+                self.library.engine_set_port(self.handle, port, True)
         self._add_const_entries()
         for register in self.program.registers.values():
             if register.initial and register.table is None:

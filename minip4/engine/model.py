@@ -441,6 +441,27 @@ class ValueSet:
 
 
 @dataclass(slots=True)
+class TnaParser:
+    number: int  # among all parsers of the program
+    of: frozenset[int]  # numbers of the hardware's parsers; empty for a parser without others
+
+
+@dataclass(slots=True)
+class TnaPipeline:
+    """A pipeline of TNA; its deparsers are 2 * i (ingress) and 2 * i + 1 of the program."""
+
+    pipes: frozenset[int]  # one pipeline alone processes the packets of all
+    names: tuple[str, str]  # of its ingress and egress among the pipelines of the program
+    parsers: tuple[tuple[TnaParser, ...], tuple[TnaParser, ...]]  # of ingress and egress
+
+
+@dataclass(slots=True)
+class TnaProgram:
+    pipelines: tuple[TnaPipeline, ...]
+    port_metadata_bytes: int
+
+
+@dataclass(slots=True)
 class Program:
     headers: dict[str, Header]
     arrays: list[HeaderArray]
@@ -448,7 +469,8 @@ class Program:
     unions: dict[str, HeaderUnion]
     union_stacks: dict[str, UnionStack]
     architecture: str  # v1model or tna
-    parsers: tuple[Parser, ...]  # one, or those of ingress and egress
+    tna: TnaProgram | None  # of a program for TNA
+    parsers: tuple[Parser, ...]  # one; of TNA, for each pipeline those of ingress, then of egress
     deparsers: tuple[Deparser, ...]
     actions: dict[int, Action]
     pipelines: dict[str, Pipeline]

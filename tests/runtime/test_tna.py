@@ -3,9 +3,20 @@
 import grpc
 import pytest
 from finsy.proto import p4d, p4r, p4t
-from harness import asynchronous, bench, config, entry, info, insert, modify, named, ternary
+from harness import (
+    asynchronous,
+    bench,
+    config,
+    entry,
+    exact,
+    info,
+    insert,
+    modify,
+    named,
+    ternary,
+)
 
-PROGRAM = "tofino"
+PROGRAM, PIPES = "tofino", "tofino_pipes"
 DST, SRC = bytes.fromhex("020000000002"), bytes.fromhex("020000000001")
 FRAME = DST + SRC + b"\x88\xb5data"
 
@@ -123,3 +134,31 @@ async def test_digest_and_counters() -> None:
         cell.index.index = 4
         (count,) = await running.read(p4r.Entity(counter_entry=cell))
         assert count.counter_entry.data.packet_count == 1
+
+
+@asynchronous
+async def test_tables_and_registers_of_two_pipelines() -> None:
+    async with bench(PIPES) as running:
+        match = {"hdr.frame.dst": exact(DST)}
+        for name, port in (("first", b"\x03"), ("second", b"\x04")):
+            action = (f"{name}.Ingress.forward", {"port": port})
+            await running.write(
+                insert(entry(f"{name}.Ingress.l2", match, action, program_name=PIPES))
+            )
+        running.driver.arrive(1, FRAME)
+        running.driver.arrive(129, FRAME)
+        assert sorted(running.driver.left) == [
+            (3, DST + SRC + b"\x00\x0adata"),
+            (4, DST + SRC + b"\x00\x14data"),
+        ]
+        read = [cell(f"{name}.Ingress.seen", port) for name in ("first", "second")
+                for port in (1, 129)]  # fmt: skip
+        values = [b"\x01", b"\x07", b"\x07", b"\x01"]
+        found = [(await running.read(entity))[0].register_entry.data.bitstring for entity in read]
+        assert found == values
+
+
+def cell(register: str, index: int) -> p4r.Entity:
+    message = p4r.RegisterEntry(register_id=named(info(PIPES).registers, register).preamble.id)
+    message.index.index = index
+    return p4r.Entity(register_entry=message)

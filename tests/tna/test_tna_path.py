@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tna_programs import compiled, data, engine, write
+from tna_programs import compiled, data, engine
 
-from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.engine.errors import InvalidArgument
 from minip4.errors import Minip4Error
@@ -279,17 +278,13 @@ def test_refused(tmp_path: Path, parts: dict[str, str], message: str) -> None:
     assert "program.p4:" in str(error.value)
 
 
-def test_two_pipelines_are_refused(tmp_path: Path) -> None:
-    path = write(tmp_path)
-    path.write_text(path.read_text().replace("Switch(pipe)", "Switch(pipe, pipe)"))
-    with pytest.raises(Minip4Error, match="a Switch with 2 pipelines is not supported"):
-        compile_p4(path)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda document: document["parsers"].pop(), "1 parsers and 2 deparsers"),
+        (
+            lambda document: document["parsers"].pop(),
+            "1 parsers, 2 deparsers, 2 pipelines; expected",
+        ),
         (
             lambda document: document["register_arrays"][0].update(initial_value="0x100"),
             "initial value 0x100 does not fit in 8 bits",

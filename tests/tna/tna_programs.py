@@ -9,7 +9,7 @@ from minip4.engine.engine import Engine
 
 FRAME = """
 #include <core.p4>
-#include <tna.p4>
+#include <{architecture}>
 header data_t {{ bit<8> op; bit<8> a; bit<16> b; bit<32> c; }}
 header bridge_t {{ bit<8> kind; bit<16> value; }}
 header ipv4_t {{ bit<16> first; bit<16> sum; bit<32> last; }}
@@ -25,7 +25,7 @@ parser IP(packet_in pkt, out headers_t hdr, out metadata_t md,
 control IC(inout headers_t hdr, inout metadata_t md, in ingress_intrinsic_metadata_t ig,
            in ingress_intrinsic_metadata_from_parser_t prsr,
            inout ingress_intrinsic_metadata_for_deparser_t dprsr,
-           inout ingress_intrinsic_metadata_for_tm_t tm) {{
+           inout ingress_intrinsic_metadata_for_tm_t tm {ghost}) {constructor} {{
     {locals}
     apply {{ tm.ucast_egress_port = 2; {ingress} }}
 }}
@@ -41,7 +41,8 @@ parser EP(packet_in pkt, out headers_t hdr, out metadata_t md,
 }}
 control EC(inout headers_t hdr, inout metadata_t md, in egress_intrinsic_metadata_t eg,
            in egress_intrinsic_metadata_from_parser_t prsr,
-           inout egress_intrinsic_metadata_for_deparser_t dprsr) {{
+           inout egress_intrinsic_metadata_for_deparser_t dprsr,
+           inout egress_intrinsic_metadata_for_output_port_t oport) {egress_constructor} {{
     {egress_locals}
     apply {{ {egress} }}
 }}
@@ -50,11 +51,15 @@ control ED(packet_out pkt, inout headers_t hdr, in metadata_t md,
     {egress_deparser_locals}
     apply {{ {egress_deparser} pkt.emit(hdr); }}
 }}
-Pipeline(IP(), IC(), ID(), EP(), EC(), ED()) pipe;
-Switch(pipe) main;
+{package}
 """
 
 DEFAULTS = {
+    "architecture": "tna.p4",
+    "package": "Pipeline(IP(), IC(), ID(), EP(), EC(), ED()) pipe; Switch(pipe) main;",
+    "constructor": "",
+    "egress_constructor": "",
+    "ghost": "",
     "declarations": "",
     "parser_locals": "",
     "port_metadata": "pkt.advance(PORT_METADATA_SIZE);",

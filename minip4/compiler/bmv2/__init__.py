@@ -140,7 +140,7 @@ def _meta(program: ir.Program) -> Json:
     meta: Json = {"version": _VERSION, "compiler": "minip4"}
     if program.architecture != "v1model":
         meta["architecture"] = program.architecture
-    return meta
+    return {**meta, **program.meta}
 
 
 def _counter(number: int, c: ir.Counter) -> Json:

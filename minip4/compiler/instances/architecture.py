@@ -34,36 +34,47 @@ class Architecture(ABC):
         self.main = main
         self.environment = Environment()
         self.globals: list[ExternObject] = []
-        for declaration in program.declarations:
-            if isinstance(declaration, syntax.Instantiation) and declaration is not main:
-                self._declare(declaration)
-        self.blocks: dict[str, Instance] = {
-            name: self._block(argument) for name, argument in self.arguments().items()
-        }
+        self.blocks: dict[str, Instance] = {}
+        self.instantiate(program)
 
     @abstractmethod
-    def arguments(self) -> dict[str, syntax.Expression]:
-        """Return the constructor argument of each block. Raises P4Error."""
+    def instantiate(self, program: syntax.Program) -> None:
+        """Create the global objects and the blocks. Raises P4Error."""
 
-    def _declare(self, declaration: syntax.Instantiation) -> None:
-        name = control_plane_name(declaration)
-        made = instantiate(declaration.call, name, self.environment, declaration)
-        self.environment.bindings[declaration] = made
-        if isinstance(made, ExternObject):
-            self.globals.append(made)
+    def declare(
+        self, program: syntax.Program, environment: Environment, prefix: str = ""
+    ) -> list[ExternObject]:
+        """Create the objects that are declared outside of the blocks; return the extern ones."""
+        externs = []
+        for declaration in program.declarations:
+            if not isinstance(declaration, syntax.Instantiation) or declaration is self.main:
+                continue
+            if isinstance(declaration.type, types.Package):
+                continue  # a part of `main`
+            name = control_plane_name(declaration, prefix)
+            made = instantiate(declaration.call, name, environment, declaration)
+            environment.bindings[declaration] = made
+            if isinstance(made, ExternObject):
+                externs.append(made)
+        return externs
 
-    def _block(self, argument: syntax.Expression) -> Instance:
+    def block(
+        self,
+        argument: syntax.Expression,
+        environment: Environment,
+        prefix: str = "",
+        name: str = "",
+    ) -> Instance:
+        """Return the instance of a block. `name` replaces the name of its declaration."""
         if isinstance(argument, syntax.Name) and argument.declaration is not None:
-            bound = self.environment.lookup(argument.declaration)
+            bound = environment.lookup(argument.declaration)
             if isinstance(bound, Instance):
                 return bound
         if isinstance(argument, syntax.Call) and argument.kind is CallKind.CONSTRUCTOR:
             of = argument.type
             if isinstance(of, types.Parser | types.Control):
-                name = of.declaration.name
-                return make_instance(
-                    of, argument.parameters, argument.arguments, name, self.environment
-                )
+                full = f"{prefix}.{name or of.declaration.name}".lstrip(".")
+                return make_instance(of, argument.parameters, argument.arguments, full, environment)
         raise P4Error(f"this cannot be a block of {self.package}", argument.source)
 
     def extern_objects(self) -> Iterator[ExternObject]:
@@ -81,10 +92,12 @@ class V1Switch(Architecture):
     parsers = ("parser",)
     controls = ("verify", "ingress", "egress", "compute", "deparser")
 
-    def arguments(self) -> dict[str, syntax.Expression]:
+    def instantiate(self, program: syntax.Program) -> None:
+        self.globals = self.declare(program, self.environment)
         names = ("parser", *self.controls)
         arguments = [a for a in self.main.call.arguments if a is not None]
-        return dict(zip(names, arguments, strict=True))
+        for name, argument in zip(names, arguments, strict=True):
+            self.blocks[name] = self.block(argument, self.environment)
 
 
 def _externs_of(instance: Instance) -> Iterator[ExternObject]:

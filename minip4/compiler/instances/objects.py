@@ -5,6 +5,7 @@ Both lowering and P4Info use them, so both have the same names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from operator import add, mul, sub
@@ -34,6 +35,11 @@ class Environment:
                 return scope.bindings[declaration]
             scope = scope.parent
         return None
+
+    @property
+    def outermost(self) -> Environment:
+        """The environment of the declarations at top level."""
+        return self if self.parent is None else self.parent.outermost
 
     def owner(self, declaration: syntax.Declaration) -> Instance | None:
         """Return the instance that binds a declaration, or None at top level."""
@@ -192,6 +198,14 @@ def annotation_numbers(annotation: syntax.Annotation) -> list[int]:
     return result
 
 
+def annotation_pairs(annotation: syntax.Annotation) -> list[tuple[str, str | int]]:
+    """Return the pairs of `@name(key = value, ...)`; values are strings or decimal numbers."""
+    if annotation.pairs:
+        return [(k, v) for k, v in annotation.pairs.items() if isinstance(v, str | int)]
+    found = re.findall(r'(\w+) = (?:"([^"]*)"|(\d+))(?: ,|$)', annotation.text)
+    return [(key, int(number) if number else text) for key, text, number in found]
+
+
 def instantiate(
     call: syntax.Call,
     name: str,
@@ -248,7 +262,7 @@ def make_instance(
     declaration = of.declaration
     assert isinstance(declaration, syntax.ParserDeclaration | syntax.ControlDeclaration)
     environment = Environment(
-        _outermost(outer), {}, types.bind(declaration.type_parameters, of.arguments)
+        outer.outermost, {}, types.bind(declaration.type_parameters, of.arguments)
     )
     instance = Instance(name, declaration, environment)
     for parameter, argument in zip(parameters, arguments, strict=True):
@@ -266,12 +280,6 @@ def make_instance(
             instance.children.append(local)
     _make_anonymous(instance)
     return instance
-
-
-def _outermost(environment: Environment) -> Environment:
-    while environment.parent is not None:
-        environment = environment.parent
-    return environment
 
 
 def _constructor_argument(

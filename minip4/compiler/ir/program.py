@@ -27,6 +27,7 @@ from minip4.compiler.ir.parsing import Deparser, Parser
 class Program:
     path: str
     architecture: str = "v1model"
+    meta: dict[str, object] = field(default_factory=dict)  # of the architecture, for the engine
     header_types: list[HeaderType] = field(default_factory=list)
     headers: list[Header] = field(default_factory=list)
     stacks: list[Stack] = field(default_factory=list)

@@ -94,6 +94,7 @@ class Context:
 
     standard_metadata: places.Group
     user_metadata: places.Place
+    port_metadata_bits: int  # of TNA
 
     def __init__(self, path: str, environment: Environment, shared: Shared) -> None:
         self.shared = shared

@@ -28,7 +28,6 @@ class ProgramLowering(ABC):
         self._source = source
         self._architecture = architecture
         self.context = context = Context(source.path, architecture.environment, shared)
-        context.program.architecture = architecture.name
         context.externs = self.externs
         context.expressions = Expressions(context)
         context.calls = Calls(context)
@@ -85,11 +84,11 @@ class ProgramLowering(ABC):
                 context.calls.inline(declaration.body, frame, declaration.source)
         return code
 
-    def pipeline(self, name: str, arguments: Sequence[places.Place | None]) -> None:
+    def pipeline(self, name: str, arguments: Sequence[places.Place | None], role: str = "") -> None:
         """Add a control with tables to the program."""
         profiles: list[ir.Profile] = []
         self.context.properties.profiles = profiles
-        code = self.block(name, arguments)
+        code = self.block(name, arguments, role)
         source = self._architecture.blocks[name].declaration.source
         self.context.program.pipelines.append(ir.Pipeline(name, source, code, profiles))
 

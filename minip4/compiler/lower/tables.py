@@ -29,7 +29,7 @@ class Tables:
         self._no_action = no_action
         self._tables: dict[tuple[Instance | None, syntax.Table], ir.Table] = {}
         self._applications: dict[ir.Table, int] = {}
-        self._actions: dict[tuple[Instance | None, syntax.Action], ir.Action] = {}
+        self._actions: dict[tuple[Instance | Environment, syntax.Action], ir.Action] = {}
 
     def lowered(self) -> list[ir.Table]:
         return list(self._tables.values())
@@ -139,10 +139,10 @@ class Tables:
         # An exit in an action copies out the arguments of the enclosing controls, so such an action
         # cannot be shared.
         has_copies = any(frame.copy_out for frame in self.context.frames)
-        key = (
-            self.context.instance if has_copies else self.context.environment.owner(action),
-            action,
-        )
+        environment = self.context.environment
+        # a global action can use global objects, which each pipeline of TNA has
+        owner = self.context.instance if has_copies else environment.owner(action)
+        key = (owner or environment.outermost, action)
         if not has_arguments and key in self._actions:
             return self._actions[key]
         environment = Environment(self.context.environment)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from finsy.proto import p4i
@@ -14,6 +13,7 @@ from minip4.compiler.instances.names import control_plane_name, key_name
 from minip4.compiler.instances.objects import (
     Environment,
     ExternObject,
+    annotation_pairs,
     evaluate,
     evaluate_number,
     profile_of,
@@ -286,12 +286,12 @@ class Builder:
         message.arch = self._architecture.name
         info = main.annotation("pkginfo")
         if info is not None:
-            for key, value in _pairs(info):
+            for key, value in annotation_pairs(info):
                 if key in ("name", "version", "organization", "contact", "url", "arch"):
                     setattr(message, key, str(value))
         properties = main.annotation("platform_property")
         if properties is not None:
-            for key, value in _pairs(properties):
+            for key, value in annotation_pairs(properties):
                 setattr(message.platform_properties, key, value)
         others = [a for a in main.annotations if a.name not in ("pkginfo", "platform_property")]
         add_annotations(message, others)
@@ -300,11 +300,3 @@ class Builder:
 
 def _name_of(item: ExternObject) -> str:
     return profile_of(item)[0] if item.kind == "action_selector" else item.name
-
-
-def _pairs(annotation: syntax.Annotation) -> list[tuple[str, str | int]]:
-    """Return the pairs of `@name(key = value, ...)`; values are strings or decimal numbers."""
-    if annotation.pairs:
-        return [(k, v) for k, v in annotation.pairs.items() if isinstance(v, str | int)]
-    found = re.findall(r'(\w+) = (?:"([^"]*)"|(\d+))(?: ,|$)', annotation.text)
-    return [(key, int(number) if number else text) for key, text, number in found]

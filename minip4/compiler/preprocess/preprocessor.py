@@ -26,7 +26,7 @@ from minip4.errors import Minip4Error
 
 INCLUDE_DIR = Path(__file__).parents[1] / "include"
 # built-in versions, or those of p4c from an include directory
-SYSTEM_FILES = ("core.p4", "v1model.p4", "tna.p4")
+SYSTEM_FILES = ("core.p4", "v1model.p4", "tna.p4", "t2na.p4")
 CONDITIONALS = ("if", "ifdef", "ifndef", "elif", "else", "endif")
 MARKERS = ("line", "ident")
 DIRECTIVES = (*CONDITIONALS, *MARKERS, "include", "define", "undef", "error", "warning", "pragma")

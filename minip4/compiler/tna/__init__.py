@@ -1,7 +1,7 @@
 """Tofino's architecture (TNA): what the compiler knows of it.
 
 One engine runs both architectures. A TNA program is lowered to the same intermediate form as a
-v1model program, with two parsers and two deparsers:
+v1model program. Each pipeline has two parsers (or more) and two deparsers:
 
     ingress parser -> ingress -> ingress deparser -> traffic manager
                    -> egress parser -> egress -> egress deparser -> port
@@ -26,9 +26,15 @@ v1model program, with two parsers and two deparsers:
 8. Operations on a direct counter, meter or register have no index. The engine keeps the counters
    and cells of registers in the slot of an entry, and tells its actions where they are.
 9. A filter (Lpf, Wred) has two registers: its settings, which P4Info shows, and its state.
+10. The pipelines of a Switch share the intrinsic metadata, since a packet is in one pipeline at a
+    time, but nothing else. The generated code selects the pipeline by the port, and a parser, too.
+    `__meta__` of the JSON has the pipes and parsers, if there are several.
+11. t2na.p4 is tna.p4 with other declarations for Tofino 2. The engine finds the fields of metadata
+    by their names, whatever their widths are.
 
-Here, `architecture` finds the blocks of a Switch, `program` lowers them, and `externs` lowers calls
-of the externs of tna.p4. In the engine, minip4/engine/tna has the counterparts: `generator` (C code
-around the pipelines), `tables` and `primitives` (C code of tables and actions), `filters.c`, and
-`pipeline.c` (the path of a packet). `docs/reference/tna.md` lists what is supported.
+Here, `architecture` finds the blocks of a Switch, `declarations` checks a program's own copy of the
+architecture, `program` lowers the blocks, and `externs` lowers calls of the externs of tna.p4. In
+the engine, minip4/engine/tna has the counterparts: `generator` (C code around the pipelines),
+`tables` and `primitives` (C code of tables and actions), `filters.c`, and `pipeline.c` (the path of
+a packet). `docs/reference/tna.md` lists what is supported.
 """

@@ -1,16 +1,28 @@
-"""Lowering of a TNA program: the six blocks of its Pipeline."""
+"""Lowering of a TNA program: the six blocks of each Pipeline."""
 
 from __future__ import annotations
 
 from minip4.compiler import ir, syntax, types
+from minip4.compiler.analysis import all_nodes
 from minip4.compiler.errors import P4Error
+from minip4.compiler.instances.objects import ExternObject, evaluate_number
 from minip4.compiler.lower import places
 from minip4.compiler.lower.calls import all_statements
+from minip4.compiler.lower.context import Context
 from minip4.compiler.lower.deparser import Emit
 from minip4.compiler.lower.program import ProgramLowering
 from minip4.compiler.tna import direct
+from minip4.compiler.tna.architecture import GRESSES, PipelineBlocks, Switch
 from minip4.compiler.tna.externs import EXTERNS
 from minip4.compiler.tna.hardware import warn_of_limits
+
+TOFINO1_PORT_METADATA_BITS = 64
+
+# Fields of Tofino 2 that would change where a packet goes, or its bytes.
+_WITHOUT_EFFECT = (
+    "adv_flow_ctl", "mirror_coalesce_length", "mirror_deflect_on_drop", "mirror_egress_port",
+    "mirror_multicast_ctrl", "mirror_qid", "mtu_trunc_len", "pktgen",
+)  # fmt: skip
 
 # The names of the intrinsic metadata in the intermediate form, by their types. Those of egress
 # begin with "eg".
@@ -19,6 +31,7 @@ _INTRINSIC = {
     "ingress_intrinsic_metadata_for_tm_t": "ig_intr_md_for_tm",
     "ingress_intrinsic_metadata_from_parser_t": "ig_intr_md_from_prsr",
     "ingress_intrinsic_metadata_for_deparser_t": "ig_intr_md_for_dprsr",
+    "ghost_intrinsic_metadata_t": "gh_intr_md",
     "egress_intrinsic_metadata_t": "eg_intr_md",
     "egress_intrinsic_metadata_from_parser_t": "eg_intr_md_from_prsr",
     "egress_intrinsic_metadata_for_deparser_t": "eg_intr_md_for_dprsr",
@@ -26,11 +39,26 @@ _INTRINSIC = {
 }
 
 
+def _execute(context: Context, call: syntax.Call, action: ExternObject) -> places.Value | None:
+    """Lower RegisterAction.execute(); that of Tofino 2 may have no index, and more results."""
+    given = [p.name for p, a in zip(call.parameters, call.arguments, strict=True) if a is not None]
+    if len(given) != 1 or given[0] == "rv2" or len(action.method("apply").parameters) > 2:
+        message = "execute() without an index, or with several results, is not supported"
+        raise P4Error(message, call.source, "execute(index), and apply(value, rv)")
+    return EXTERNS.methods["RegisterAction", "execute"](context, call, action)
+
+
 class TnaLowering(ProgramLowering):
-    externs = EXTERNS
+    externs = EXTERNS._replace(methods={**EXTERNS.methods, ("RegisterAction", "execute"): _execute})
 
     def lower(self) -> ir.Program:
         context = self.context
+        architecture = self._architecture
+        assert isinstance(architecture, Switch)
+        context.program.architecture = "tna"
+        size = self._source.find("PORT_METADATA_SIZE")
+        assert isinstance(size, syntax.ConstantDeclaration)
+        context.port_metadata_bits = evaluate_number(size.initializer, context.environment)
         self.errors_and_enums()
         self._intrinsic: dict[str, places.Place] = {}
         for declaration in self._source.declarations:
@@ -38,20 +66,57 @@ class TnaLowering(ProgramLowering):
             if name is not None and isinstance(declaration, syntax.StructDeclaration):
                 self._intrinsic[declaration.name] = self._intrinsic_place(declaration, name)
         deparsers = []
-        for gress in ("ingress", "egress"):
-            own = self._allocate(gress)
-            parser = f"{gress}_parser"
-            self.block(parser, self._arguments(parser, own), "parser")
-            self.pipeline(gress, self._arguments(gress, own))
-            deparsers.append((f"{gress}_deparser", own))
+        for pipeline in architecture.pipelines:
+            with context.within(pipeline.environment):
+                for gress in GRESSES:
+                    own = self._allocate(pipeline, gress)
+                    for parser in pipeline.parsers[gress]:
+                        self.block(parser.block, self._arguments(parser.block, own), "parser")
+                    block = pipeline.prefix + gress
+                    self.pipeline(block, self._arguments(block, own), gress)
+                    deparsers.append((pipeline, gress, own))
         direct.bind(context)
-        for name, own in deparsers:
-            code = self.block(name, self._arguments(name, own), "deparser")
-            source = self._architecture.blocks[name].declaration.source
-            context.program.deparsers.append(_deparser(name, source, code))
+        for pipeline, gress, own in deparsers:
+            with context.within(pipeline.environment):
+                self._deparser(f"{pipeline.prefix}{gress}_deparser", own, gress)
         self.extern_objects()
-        warn_of_limits(self._source, context.program)
+        self._add_meta(architecture)
+        self._warn_of_ignored_fields()
+        if architecture.name == "tna":  # the limits of Tofino 2 are others
+            warn_of_limits(self._source, context.program)
         return context.program
+
+    def _add_meta(self, architecture: Switch) -> None:
+        """Tell the engine what differs from a Switch with one pipeline on Tofino 1."""
+        meta = self.context.program.meta
+        if self.context.port_metadata_bits != TOFINO1_PORT_METADATA_BITS:
+            meta["port_metadata_bytes"] = self.context.port_metadata_bits // 8
+        counts = [len(p.parsers[gress]) for p in architecture.pipelines for gress in GRESSES]
+        if max(len(architecture.pipelines), *counts) > 1:
+            meta["pipelines"] = [
+                {
+                    "pipes": pipeline.pipes,
+                    **{f"{gress}_parsers": [parser.numbers for parser in pipeline.parsers[gress]]
+                       for gress in GRESSES},
+                }
+                for pipeline in architecture.pipelines
+            ]  # fmt: skip
+
+    def _warn_of_ignored_fields(self) -> None:
+        for node in all_nodes(self._source):
+            if not isinstance(node, syntax.Assignment) or not isinstance(node.left, syntax.Member):
+                continue
+            of = node.left.base.type
+            is_intrinsic = isinstance(of, types.Struct) and of.name in _INTRINSIC
+            if is_intrinsic and node.left.name in _WITHOUT_EFFECT:
+                message = f"{node.left.name} has no effect in minip4"
+                self._source.warnings.add("unused", message, node.left.source)
+
+    def _deparser(self, name: str, own: list[places.Place], gress: str) -> None:
+        source = self._architecture.blocks[name].declaration.source
+        code = self.block(name, self._arguments(name, own), "deparser")
+        deparser = _deparser(name, source, code, is_egress=gress == "egress")
+        self.context.program.deparsers.append(deparser)
 
     def _intrinsic_place(self, declaration: syntax.StructDeclaration, name: str) -> places.Place:
         storage = self.context.storage
@@ -59,14 +124,15 @@ class TnaLowering(ProgramLowering):
             return storage.allocate(types.Header(declaration), name, declaration.source)
         return storage.metadata_instance(types.Struct(declaration), name)
 
-    def _allocate(self, gress: str) -> list[places.Place]:
+    def _allocate(self, pipeline: PipelineBlocks, gress: str) -> list[places.Place]:
         """Allocate the user's headers and metadata of ingress or egress."""
-        parser = self._architecture.blocks[f"{gress}_parser"]
+        parser = self._architecture.blocks[pipeline.parsers[gress][0].block]
         _, headers, metadata, *_ = parser.declaration.parameters
         resolve, allocate = parser.environment.resolve, self.context.storage.allocate
+        name = pipeline.prefix + gress
         return [
-            allocate(resolve(headers.type), gress, headers.source),
-            allocate(resolve(metadata.type), f"{gress}.metadata", metadata.source),
+            allocate(resolve(headers.type), name, headers.source),
+            allocate(resolve(metadata.type), f"{name}.metadata", metadata.source),
         ]
 
     def _arguments(self, block: str, own: list[places.Place]) -> list[places.Place | None]:
@@ -89,11 +155,13 @@ class TnaLowering(ProgramLowering):
         return result
 
 
-def _deparser(name: str, source: syntax.Source, code: list[ir.Statement]) -> ir.Deparser:
+def _deparser(
+    name: str, source: syntax.Source, code: list[ir.Statement], *, is_egress: bool
+) -> ir.Deparser:
     """Split the code of a deparser into statements and the order of headers."""
     result = ir.Deparser(name, source, [], [])
     for statement in all_statements(code):
-        _require_supported(statement, is_egress=name == "egress_deparser")
+        _require_supported(statement, is_egress=is_egress)
     _split(code, result)
     return result
 

@@ -89,8 +89,8 @@ class Generator:
         return [
             self._start(),
             self.parser.function(self._after_parser()),
-            self._pipeline("ingress", [], self._after_ingress()),
-            self._pipeline("egress", self._before_egress(), self._after_egress()),
+            self._pipeline("ingress", "ingress", [], self._after_ingress()),
+            self._pipeline("egress", "egress", self._before_egress(), self._after_egress()),
         ]
 
     def _deparsers(self) -> Lines:
@@ -196,12 +196,14 @@ class Generator:
         lines += self.statements.body(self.program.deparsers[0].primitives)
         return self._traced_pipeline(2, lines)
 
-    def _pipeline(self, name: str, before: Lines, after: Lines) -> str:
+    def _pipeline(
+        self, gress: str, name: str, before: Lines, after: Lines, suffix: str = ""
+    ) -> str:
         pipeline = self.program.pipelines.get(name)
         body = self.tables.pipeline(pipeline) if pipeline else []
-        head = f"void program_{name}(struct context *c)"
+        head = f"void program_{gress}{suffix}(struct context *c)"
         phv = "struct phv *h UNUSED = (struct phv *)c->packet->phv;"
-        number = 0 if name == "ingress" else 1
+        number = 0 if gress == "ingress" else 1
         return self._function(
             head, [phv, VARIABLES, *before, *self._traced_pipeline(number, [*body, *after])]
         )

@@ -17,6 +17,7 @@ from minip4.engine.errors import InvalidArgument, NotSupported
 from minip4.engine.limits import WideWords, check_state
 from minip4.engine.reader.check import MAX_WIDTH, check_document, is_number
 from minip4.engine.reader.tables import PipelineReader, where
+from minip4.engine.reader.tna import read_tna
 
 Json = dict[str, Any]
 
@@ -88,7 +89,8 @@ class _Reader:
         pipelines = PipelineReader(self.expr, actions, self.width)
         read = {p["name"]: pipelines.pipeline(p) for p in document["pipelines"]}
         architecture = _architecture(document)
-        gresses = 2 if architecture == "tna" else 1
+        tna = read_tna(document) if architecture == "tna" else None
+        parsers = document["parsers"] if tna else document["parsers"][:1]
         return m.Program(
             architecture=architecture,
             headers=self.headers,
@@ -96,8 +98,9 @@ class _Reader:
             stacks=self.stacks,
             unions=self.unions,
             union_stacks=self.union_stacks,
-            parsers=tuple(self._parser(document["parsers"][i : i + 1]) for i in range(gresses)),
-            deparsers=tuple(self._deparser(d) for d in document["deparsers"][:gresses]),
+            tna=tna,
+            parsers=tuple(map(self._parser, parsers)) or (m.Parser(None, {}),),
+            deparsers=tuple(map(self._deparser, document["deparsers"][: None if tna else 1])),
             actions=actions,
             pipelines=read,
             tables=pipelines.tables,
@@ -263,11 +266,9 @@ class _Reader:
 
     # --- parser, actions -------------------------------------------------------------------
 
-    def _parser(self, parsers: list[Json]) -> m.Parser:
-        if not parsers:
-            return m.Parser(None, {})
-        states = {s["name"]: self._state(s) for s in parsers[0]["parse_states"]}
-        return m.Parser(parsers[0]["init_state"], states)
+    def _parser(self, parser: Json) -> m.Parser:
+        states = {s["name"]: self._state(s) for s in parser["parse_states"]}
+        return m.Parser(parser["init_state"], states)
 
     def _deparser(self, deparser: Json) -> m.Deparser:
         return m.Deparser(
@@ -391,11 +392,6 @@ def _architecture(document: Json) -> str:
     architecture = document.get("__meta__", {}).get("architecture", "v1model")
     if architecture not in ("v1model", "tna"):
         raise NotSupported(f"architecture {architecture!r}; only v1model and tna are supported")
-    found = len(document["parsers"]), len(document["deparsers"])
-    if architecture == "tna" and found != (2, 2):
-        raise InvalidArgument(
-            f"{found[0]} parsers and {found[1]} deparsers; expected 2 of each in a TNA program"
-        )
     return str(architecture)
 
 

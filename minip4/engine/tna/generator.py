@@ -14,8 +14,8 @@ from minip4.engine.tna.check import check_program
 from minip4.engine.tna.primitives import TnaStatements
 from minip4.engine.tna.tables import TnaTables
 
-PORT_METADATA_BYTES = 8
 LONGEST_PREFIX = 64  # bytes of intrinsic metadata before a frame; TNA_ROOM in tna.h is longer
+RECIRCULATION_PORTS = (68, 196, 324, 452)  # one in each pipe; pipeline.c
 NO_PORT = 511  # ucast_egress_port of a packet without a unicast copy
 
 # bits of parser_err
@@ -42,6 +42,16 @@ _OF_EGRESS = {
 }
 
 
+# functions that each pipeline has, and what they do for a port of a pipe without a pipeline
+_DISPATCHED = {
+    "parse": "((struct phv *)c->packet->phv)->tna.is_rejected = true;",
+    "ingress": "break;",
+    "parse_egress": "break;",
+    "egress": "((struct phv *)c->packet->phv)->tna.drop_ctl = TNA_DROPS;",
+}
+_DISPATCHED_DEPARSERS = {"deparse_ingress": "return false;", "deparse": "return false;"}
+
+
 class TnaGenerator(Generator):
     prelude = PRELUDE + '#include "tna.h"\n'
     standard = names.TNA_METADATA
@@ -54,23 +64,71 @@ class TnaGenerator(Generator):
         super().__init__(program, trace=trace)
 
     def _path(self) -> Lines:
-        egress = ParserCode(self.program, self.layout, self.expressions, self.statements, 1)
-        egress.value_set_widths = self.parser.value_set_widths
-        return [
-            self._start(),
-            self.parser.function(self._after_parser()),
-            self._pipeline("ingress", [], self._after_ingress()),
-            self._enter_egress(),
-            egress.function(self._parser_error(names.FROM_EGRESS_PARSER), "parse_egress"),
-            self._pipeline("egress", [], self._after_egress()),
-        ]
+        lines = [self._start()]
+        for i, pipeline in enumerate(self._tna.pipelines):
+            ingress, egress = pipeline.names
+            after = self._after_ingress_parser(ingress)
+            lines += self._parsers("parse", i, pipeline.parsers[0], after)
+            suffix = self._suffix(i)
+            lines.append(self._pipeline("ingress", ingress, [], self._after_ingress_of(i), suffix))
+        lines.append(self._enter_egress())
+        for i, pipeline in enumerate(self._tna.pipelines):
+            after = self._parser_error(names.FROM_EGRESS_PARSER)
+            lines += self._parsers("parse_egress", i, pipeline.parsers[1], after)
+            egress, suffix = pipeline.names[1], self._suffix(i)
+            lines.append(self._pipeline("egress", egress, [], self._after_egress_of(i), suffix))
+        return [*lines, *self._dispatchers(_DISPATCHED)]
+
+    def _parsers(
+        self, name: str, number: int, parsers: tuple[m.TnaParser, ...], after: Lines
+    ) -> Lines:
+        """Return the functions of the parsers of a pipeline, and the one that selects them."""
+        suffix, lines = self._suffix(number), []
+        for i, parser in enumerate(parsers):
+            code = ParserCode(
+                self.program, self.layout, self.expressions, self.statements, parser.number
+            )
+            code.value_set_widths = self.parser.value_set_widths
+            own = suffix + (f"_{i}" if len(parsers) > 1 else "")
+            lines.append(code.function(after, f"{name}{own}"))
+        if len(parsers) > 1:
+            cases = [(parser.of, f"{suffix}_{i}") for i, parser in enumerate(parsers)]
+            chosen = "(port & TNA_PORT_OF_PIPE) / TNA_PORTS_OF_PARSER"
+            default = f"program_{name}{suffix}_0(c);"
+            lines.append(_dispatcher(name, suffix, chosen, cases[1:], default))
+        return lines
 
     def _deparsers(self) -> Lines:
         code = HeaderCode(self.layout)
-        ingress, egress = self.program.deparsers
+        lines = []
+        for i in range(len(self._tna.pipelines)):
+            ingress, egress = self.program.deparsers[2 * i : 2 * i + 2]
+            suffix = self._suffix(i)
+            lines += [
+                code.deparser(ingress.order, [], f"deparse_ingress{suffix}", self._ingress_bytes()),
+                code.deparser(
+                    egress.order, [], f"deparse{suffix}", self._prefix_bytes(names.EGRESS)
+                ),
+            ]
+        return [*lines, *self._dispatchers(_DISPATCHED_DEPARSERS)]
+
+    @property
+    def _tna(self) -> m.TnaProgram:
+        assert self.program.tna is not None
+        return self.program.tna
+
+    def _suffix(self, pipeline: int) -> str:
+        """Return the end of the names of a pipeline's functions, which select a parser."""
+        return f"_{pipeline}" if len(self._tna.pipelines) > 1 else ""
+
+    def _dispatchers(self, otherwise: dict[str, str]) -> Lines:
+        """Return the functions that select the pipeline of a packet by the pipe of its port."""
+        if len(self._tna.pipelines) == 1:
+            return []
+        cases = [(p.pipes, self._suffix(i)) for i, p in enumerate(self._tna.pipelines)]
         return [
-            code.deparser(ingress.order, [], "deparse_ingress", self._ingress_bytes()),
-            code.deparser(egress.order, [], skip=self._prefix_bytes(names.EGRESS)),
+            _dispatcher(name, "", "port / TNA_PORTS_OF_PIPE", cases, default)
+            for name, default in otherwise.items()
         ]
 
     # --- metadata --------------------------------------------------------------------------
@@ -88,10 +146,13 @@ class TnaGenerator(Generator):
         lvalue, field = self.expressions.lvalue(target)
         return [self.expressions.store_code(lvalue, field.width, code, 64)]
 
-    def _request(self, name: str, header: str, field: str) -> str:
-        """Return code that copies a field to struct tna, where the traffic manager reads it."""
+    def _request(self, name: str, header: str, field: str, without: str = "0") -> str:
+        """Return code that copies a field to struct tna, where the traffic manager reads it.
+
+        `without` is the value if the program has no such field.
+        """
         target = self._field(header, field)
-        code = "0" if target is None else self.expressions.word(target)
+        code = without if target is None else self.expressions.word(target)
         return f"h->tna.{name} = (__typeof__(h->tna.{name}))({code});"
 
     def _prefix(self, header: str, values: dict[str, str]) -> Lines:
@@ -124,7 +185,7 @@ class TnaGenerator(Generator):
 
     def _ingress_bytes(self) -> int:
         """Return the number of bytes before a received frame."""
-        return self._prefix_bytes(names.INGRESS) + PORT_METADATA_BYTES
+        return self._prefix_bytes(names.INGRESS) + self._tna.port_metadata_bytes
 
     # --- ingress ---------------------------------------------------------------------------
 
@@ -144,7 +205,7 @@ class TnaGenerator(Generator):
                 f"uint8_t *at = tna_prepend(c->packet, {size});",
                 *self._prefix(names.INGRESS, values),
                 f"h->tna.prefix_bytes = {size};",
-                f"h->tna.metadata_bytes = {PORT_METADATA_BYTES};",
+                f"h->tna.metadata_bytes = {self._tna.port_metadata_bytes};",
             ],
         )
 
@@ -156,24 +217,24 @@ class TnaGenerator(Generator):
         code = f"error == {errors['NoError']} ? 0 : {code}"
         return self._set_field(header, "parser_err", f"({code})")
 
-    def _after_parser(self) -> Lines:
-        """Reject a packet with a parser error, unless the program looks at the error."""
+    def _after_ingress_parser(self, ingress: str) -> Lines:
+        """Reject a packet with a parser error, unless ingress looks at the error."""
         lines = self._parser_error(names.FROM_PARSER)
-        if not self._reads_parser_error():
+        if not self._reads_parser_error(ingress):
             lines.append(f"h->tna.is_rejected = error != {self.program.errors['NoError']};")
         return lines
 
-    def _reads_parser_error(self) -> bool:
+    def _reads_parser_error(self, ingress: str) -> bool:
         found = [
             ref
-            for node in self.program.pipelines["ingress"].nodes.values()
+            for node in self.program.pipelines[ingress].nodes.values()
             for ref in fields_of(node)
         ]
         return any(
             ref.header.name == names.FROM_PARSER and ref.field.name == "parser_err" for ref in found
         )
 
-    def _after_ingress(self) -> Lines:
+    def _after_ingress_of(self, pipeline: int) -> Lines:
         tm = {
             "ucast_port": "ucast_egress_port",
             "mcast_a": "mcast_grp_a",
@@ -185,9 +246,10 @@ class TnaGenerator(Generator):
             "goes_to_cpu": "copy_to_cpu",
         }
         return [
-            *self.statements.body(self.program.deparsers[0].primitives),
+            *self.statements.body(self.program.deparsers[2 * pipeline].primitives),
             *(self._request(name, names.TO_TM, field) for name, field in tm.items()),
             self._request("drop_ctl", names.TO_DEPARSER, "drop_ctl"),
+            self._request("mirrors_outgoing", names.TO_DEPARSER, "mirror_io_select"),
         ]
 
     # --- egress ----------------------------------------------------------------------------
@@ -203,15 +265,18 @@ class TnaGenerator(Generator):
                 "uint64_t now_ns UNUSED = tna_now_ns(c), length UNUSED = c->packet->length;",
                 "h->start.packet_length = h->start.ingress_length = c->packet->length;",
                 *self._set_field(names.FROM_EGRESS_PARSER, "global_tstamp", "now_ns"),
+                *self._set_field(names.TO_EGRESS_DEPARSER, "mirror_io_select", "1"),
+                f"h->tna.prefix_bytes = {size};",
                 f"uint8_t *at UNUSED = tna_prepend(c->packet, {size});",
                 *self._prefix(names.EGRESS, _OF_EGRESS),
             ],
         )
 
-    def _after_egress(self) -> Lines:
+    def _after_egress_of(self, pipeline: int) -> Lines:
         return [
-            *self.statements.body(self.program.deparsers[1].primitives),
+            *self.statements.body(self.program.deparsers[2 * pipeline + 1].primitives),
             self._request("drop_ctl", names.TO_EGRESS_DEPARSER, "drop_ctl"),
+            self._request("mirrors_outgoing", names.TO_EGRESS_DEPARSER, "mirror_io_select", "1"),
         ]
 
     def _setters(self) -> str:
@@ -236,3 +301,24 @@ class TnaGenerator(Generator):
                 ),
             ]
         )
+
+
+def _dispatcher(
+    name: str, suffix: str, chosen: str, cases: list[tuple[frozenset[int], str]], default: str
+) -> str:
+    """Return a function that calls program_`name` with the suffix of a case."""
+    result, call = ("bool ", "return ") if name.startswith("deparse") else ("void ", "")
+    port = "egress_port" if name in ("parse_egress", "egress", "deparse") else "ingress_port"
+    lines = [
+        f"static {result}program_{name}{suffix}(struct context *c)",
+        "{",
+        f"    const uint32_t port = ((const struct phv_start *)(void *)c->packet->phv)->{port};",
+        f"    switch ({chosen}) {{",
+    ]
+    for numbers, own in cases:
+        if not numbers:
+            continue
+        lines += [f"    case {number}:" for number in sorted(numbers)]
+        lines += [f"        {call}program_{name}{own}(c);", *([] if call else ["        break;"])]
+    lines += ["    default:", f"        {default}", "    }", "}"]
+    return "\n".join(lines) + "\n"

@@ -13,20 +13,19 @@ from minip4.compiler.lower.externs.operands import require_block, scalar
 from minip4.compiler.lower.externs.packets import lookahead
 from minip4.compiler.types import BOOL, Bits, width_in_bits
 
-PORT_METADATA_BITS = 64
 _COUNTER = Bits(16, signed=True)  # Tofino has 8 bits with a sign; programs must not rely on less
 
 
 def port_metadata_unpack(context: Context, call: syntax.Call) -> places.Value:
     require_block(context, call, "parser")
     of = context.environment.resolve(call.type)
-    if (width_in_bits(of) or 0) > PORT_METADATA_BITS:
+    size = context.port_metadata_bits
+    if (width_in_bits(of) or 0) > size:
         raise P4Error(
-            f"port metadata of type {of} are too long", call.source,
-            f"at most {PORT_METADATA_BITS} bits",
-        )  # fmt: skip
+            f"port metadata of type {of} are too long", call.source, f"at most {size} bits"
+        )
     value = lookahead(context, of, call.source)
-    context.emit(ir.Advance(call.source, ir.Constant(Bits(32), PORT_METADATA_BITS)))
+    context.emit(ir.Advance(call.source, ir.Constant(Bits(32), size)))
     return value
 
 
@@ -44,7 +43,9 @@ def set_counter(context: Context, call: syntax.Call, counter: ExternObject) -> N
         right = arithmetic.shift(">>", value, ir.Constant(Bits(32), rotate.value % width))
         left = arithmetic.shift("<<", value, ir.Constant(Bits(32), -rotate.value % width))
         rotated = value if rotate.value % width == 0 else arithmetic.binary("|", plain, right, left)
-        ones = ir.Constant(plain, ((1 << (mask.value + 1)) - 1) & ((1 << width) - 1))
+        # on Tofino 1, whose parameter has 3 bits, the mask is the number of its highest bit
+        ones_value = mask.value if ir.width_of(mask) == 8 else (1 << (mask.value + 1)) - 1
+        ones = ir.Constant(plain, ones_value & ((1 << width) - 1))
         masked = _widened(arithmetic.binary("&", plain, rotated, ones))
         value = arithmetic.binary("+", _COUNTER, masked, _widened(add))
     field = context.object_field(counter, _COUNTER)

@@ -1,13 +1,13 @@
 /* The path of a packet through a TNA switch. Ingress: parse, ingress, mirror, digest, resubmit,
  * deparse, then copies to the CPU, of multicast groups and to the unicast port. Egress: parse,
- * egress, deparse, mirror, drop. Between them, the frame has the bridged metadata. */
+ * egress, deparse, mirror, drop. Between them, the frame has the bridged metadata. On Tofino 2, a
+ * program may also mirror after the deparser of ingress, and before that of egress. */
 #include "copies.h"
 #include "tna.h"
 
 enum {
     CPU_PORT = 64,           /* of copy_to_cpu */
     RECIRCULATION_PORT = 68, /* in each pipe: its packets enter ingress again */
-    PORT_OF_PIPE = 0x7f      /* the bits of a port number that are not its pipe */
 };
 
 static struct tna *tna_of(struct packet *packet)
@@ -46,6 +46,13 @@ static void prepare(struct engine *e, struct packet *packet)
     start->packet_length = start->ingress_length = packet->length;
     start->priority = tna->qid < e->priorities ? tna->qid : (uint8_t)(e->priorities - 1);
     tna->enqueued_ns = tna_now_ns(&e->context);
+}
+
+/* Whether the program mirrors the packet from after (`outgoing`) or from before the deparser. */
+static bool mirrors(const struct tna *tna, bool outgoing)
+{
+    return tna->mirror_session && !(tna->drop_ctl & TNA_NO_MIRROR) &&
+           tna->mirrors_outgoing == outgoing;
 }
 
 /* Send a copy of a frame, with the header of the mirror request before it, to its session. */
@@ -153,7 +160,7 @@ static void after_ingress(struct engine *e)
     struct packet *packet = e->context.packet;
     struct tna *tna = tna_of(packet);
     uint16_t ingress_port = phv_start(packet)->ingress_port;
-    if (tna->mirror_session && !(tna->drop_ctl & TNA_NO_MIRROR))
+    if (mirrors(tna, false))
         mirror(e, packet, tna->prefix_bytes);
     if (e->context.request.digest)
         learn(e, e->context.request.digest);
@@ -163,6 +170,8 @@ static void after_ingress(struct engine *e)
     } else if (!program.deparse_ingress(&e->context)) {
         traffic_drop(e, packet, DROP_HEADERS, ingress_port);
     } else {
+        if (mirrors(tna, true))
+            mirror(e, packet, 0);
         forward(e, packet);
     }
 }
@@ -221,7 +230,7 @@ void pipeline_again(struct engine *e, struct packet *packet)
 static void leave_egress(struct engine *e, struct port *port, struct packet *packet)
 {
     uint16_t number = number_of(e, port);
-    if ((number & PORT_OF_PIPE) == RECIRCULATION_PORT)
+    if ((number & TNA_PORT_OF_PIPE) == RECIRCULATION_PORT)
         put_again(e, packet, INSTANCE_RECIRCULATED, number);
     else
         traffic_transmit(e, port, packet);
@@ -255,13 +264,14 @@ void pipeline_egress(struct engine *e, struct port *port, struct packet *packet,
 #endif
     program.parse_egress(&e->context);
     program.egress(&e->context);
-    bool mirrors = tna->mirror_session && !(tna->drop_ctl & TNA_NO_MIRROR);
-    if (!mirrors && tna->drop_ctl & TNA_DROPS) {
+    if (mirrors(tna, false))
+        mirror(e, packet, tna->prefix_bytes);
+    if (!mirrors(tna, true) && tna->drop_ctl & TNA_DROPS) {
         traffic_drop(e, packet, DROP_EGRESS, number);
     } else if (!program.deparse(&e->context)) {
         traffic_drop(e, packet, DROP_HEADERS, number);
     } else {
-        if (mirrors)
+        if (mirrors(tna, true))
             mirror(e, packet, 0);
         if (tna->drop_ctl & TNA_DROPS)
             traffic_drop(e, packet, DROP_EGRESS, number);

@@ -8,6 +8,9 @@
 #include "program.h"
 
 enum {
+    TNA_PORTS_OF_PIPE = 128,
+    TNA_PORT_OF_PIPE = 0x7f, /* the bits of a port number that are not its pipe */
+    TNA_PORTS_OF_PARSER = 4, /* of each pipe */
     TNA_ROOM = 128,         /* bytes of the longest metadata or header that precede a frame */
     TNA_NO_PORT = 511,      /* ucast_egress_port of a packet without a unicast copy */
     TNA_MIRROR_BYTES = 64,  /* longest header of a mirrored packet */
@@ -24,10 +27,10 @@ struct tna {
     uint32_t enqueued_depth;
     uint32_t mirror_session; /* with SESSION_SET, or 0 for no mirrored packet */
     uint16_t ucast_port, mcast_a, mcast_b, rid;
-    uint16_t prefix_bytes;   /* bytes of metadata before a received frame ... */
-    uint16_t metadata_bytes; /* ... of which these are the port metadata */
+    uint16_t prefix_bytes;   /* bytes of metadata that the engine put before the frame ... */
+    uint16_t metadata_bytes; /* ... of which these are the port metadata, in ingress */
     uint8_t qid, cos, drop_ctl, mirror_bytes, resubmit_bytes;
-    bool bypasses_egress, goes_to_cpu, resubmits, is_rejected, is_first;
+    bool bypasses_egress, goes_to_cpu, resubmits, is_rejected, is_first, mirrors_outgoing;
     uint8_t resubmit_data[TNA_RESUBMIT_BYTES], mirror_data[TNA_MIRROR_BYTES];
     /* The direct objects of the entry whose action runs. After a table miss, the first two are
      * NULL, and the cells of registers are those of the default entry. */
