@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ROOMS = ("collectors", "engine", "link", "ports", "simulator", "stf", "wire")
+ROOMS = ("collectors", "engine", "link", "ports", "simulator", "stf", "tna", "wire")
 ELSEWHERE = {
     "dta",  # a folder of tests that run no C code of their own
     "test_hostile.py",  # it uses sanitizers itself

@@ -133,12 +133,7 @@ def load(
     Long code is compiled with less optimization. With `sanitize`, it is built with AddressSanitizer
     and UBSan; with `trace`, it has the functions of trace.h. Raises ToolchainError and TooLarge.
     """
-    folders: tuple[Path, ...] = (engine.C_FOLDER, ports.C_FOLDER, wire.C_FOLDER)
-    sources = [source for folder in folders for source in sorted(folder.glob("*.c"))]
-    if architecture == "tna":  # TNA has its own code path for packets
-        sources.remove(engine.C_FOLDER / "pipeline.c")
-        sources += sorted(tna.C_FOLDER.glob("*.c"))
-        folders += (tna.C_FOLDER,)
+    sources, folders = c_sources(architecture, (engine.C_FOLDER, ports.C_FOLDER, wire.C_FOLDER))
     program = build.Generated(generated, (*NO_ERRORS, *(("-O1",) if is_large else ())))
     functions = {**_FUNCTIONS, **(_TRACE_FUNCTIONS if trace else {})}
     try:
@@ -149,6 +144,16 @@ def load(
             return Library(path, functions, last="memory_release", stays=sanitize)
     except build.OverLimits as error:
         raise TooLarge(str(error)) from error
+
+
+def c_sources(architecture: str, folders: tuple[Path, ...]) -> tuple[list[Path], tuple[Path, ...]]:
+    """Return the C files in the folders for an architecture, and the folders to include."""
+    sources = [source for folder in folders for source in sorted(folder.glob("*.c"))]
+    if architecture == "tna":  # TNA has its own code path for packets
+        sources.remove(engine.C_FOLDER / "pipeline.c")
+        sources += sorted(tna.C_FOLDER.glob("*.c"))
+        folders += (tna.C_FOLDER,)
+    return sources, folders
 
 
 _ERRORS: dict[int, tuple[type[EngineError], str]] = {

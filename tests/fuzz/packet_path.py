@@ -12,6 +12,7 @@ import ctypes
 import hashlib
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from recorder import Recorder
 from minip4 import engine, wire
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
+from minip4.engine.library import c_sources
 from minip4.native.cache import folder as cache_folder
 
 HERE = Path(__file__).parent
@@ -63,7 +65,7 @@ def programs() -> list[Path]:
     """Return the complete programs of p4src/ and of the tests."""
     folders = (REPOSITORY / "p4src", REPOSITORY / "tests")
     found = sorted(path for folder in folders for path in folder.rglob("*.p4"))
-    return [path for path in found if "V1Switch(" in path.read_text()]
+    return [path for path in found if re.search(r"\b(V1|MultiParser)?Switch\(", path.read_text())]
 
 
 def fuzz(program: Path, seconds: int, *, seed: int = 1, keep: Path | None = None,
@@ -79,7 +81,8 @@ def fuzz(program: Path, seconds: int, *, seed: int = 1, keep: Path | None = None
         work = Path(folder)
         config = compile_p4(program, include_dirs=[REPOSITORY / "p4src"]).bmv2_json
         generated, fill = _engine_source(config, seed)
-        fuzzer = _build(work, generated, fill, feedback=feedback, defines=defines)
+        architecture = config["__meta__"].get("architecture", "v1model")
+        fuzzer = _build(work, architecture, generated, fill, feedback=feedback, defines=defines)
         seeds = work / "seeds"
         _write_seeds(seeds, config, seed)
         command = (
@@ -105,7 +108,7 @@ def _engine_source(config: dict[str, Any], seed: int) -> tuple[str, str]:
     engine.handle = ctypes.c_void_p(library.engine_create(None, seed))
     recorder = Recorder(library, engine.handle)
     engine.library = recorder  # type: ignore[assignment]
-    engine._add_const_entries()
+    engine._initialize()
     content.fill(engine, config, seed)
     library.engine_destroy(engine.handle)
     return engine.generator.text, recorder.source()
@@ -143,7 +146,7 @@ def _write_seeds(folder: Path, config: dict[str, Any], seed: int) -> None:
         (folder / f"seed{number:02}").write_bytes(steps)
 
 
-def _build(work: Path, generated: str, fill: str, *, feedback: bool,
+def _build(work: Path, architecture: str, generated: str, fill: str, *, feedback: bool,
            defines: Sequence[str]) -> Path:  # fmt: skip
     """Build the fuzzer of one program. All programs share the object files of the engine core."""
     compiler, sanitizers = ("clang", CLANG) if feedback else (os.environ.get("CC", "cc"), GCC)
@@ -151,8 +154,9 @@ def _build(work: Path, generated: str, fill: str, *, feedback: bool,
     (work / "fill.c").write_text(fill)
     own = [work / "generated.c", work / "fill.c", HERE / "packet_path.c"]
     own += [] if feedback else [HERE / "mutate.c"]
-    objects = [*_core(compiler, sanitizers)]
-    objects += _compile(compiler, (*sanitizers, *defines), own, work)
+    sources, folders = c_sources(architecture, C_FOLDERS)
+    objects = [*_core(compiler, sanitizers, tuple(sources), folders)]
+    objects += _compile(compiler, (*sanitizers, *defines), own, folders, work)
     fuzzer = work / "fuzzer"
     link = "-fsanitize=fuzzer,address,undefined" if feedback else GCC[0]
     _cc([compiler, link, *map(str, objects), "-o", str(fuzzer), "-lpthread", "-lm"])
@@ -160,9 +164,10 @@ def _build(work: Path, generated: str, fill: str, *, feedback: bool,
 
 
 @cache
-def _core(compiler: str, sanitizers: tuple[str, ...]) -> list[Path]:
-    sources = [source for folder in C_FOLDERS for source in sorted(folder.glob("*.c"))]
-    headers = [header for folder in C_FOLDERS for header in sorted(folder.glob("*.h"))]
+def _core(
+    compiler: str, sanitizers: tuple[str, ...], sources: tuple[Path, ...], folders: tuple[Path, ...]
+) -> list[Path]:
+    headers = [header for folder in folders for header in sorted(folder.glob("*.h"))]
     digest = hashlib.sha256("\0".join((compiler, *FLAGS, *sanitizers, *UNINSTRUMENTED)).encode())
     for path in [*sources, *headers]:
         digest.update(path.read_bytes())
@@ -170,7 +175,7 @@ def _core(compiler: str, sanitizers: tuple[str, ...]) -> list[Path]:
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as building:
-            _compile(compiler, sanitizers, sources, Path(building))
+            _compile(compiler, sanitizers, sources, folders, Path(building))
             shutil.copytree(building, f"{building}.done")
             try:
                 Path(f"{building}.done").rename(folder)
@@ -180,11 +185,11 @@ def _core(compiler: str, sanitizers: tuple[str, ...]) -> list[Path]:
 
 
 def _compile(compiler: str, sanitizers: Sequence[str], sources: Sequence[Path],
-             folder: Path) -> list[Path]:  # fmt: skip
+             include: Sequence[Path], folder: Path) -> list[Path]:  # fmt: skip
     objects = [folder / (source.stem + ".o") for source in sources]
     commands = [
         [compiler, *FLAGS, *(s for s in sanitizers if source.name not in UNINSTRUMENTED),
-         *(f"-I{folder}" for folder in C_FOLDERS), "-c", str(source), "-o", str(target)]
+         *(f"-I{path}" for path in include), "-c", str(source), "-o", str(target)]
         for source, target in zip(sources, objects, strict=True)
     ]  # fmt: skip
     with ThreadPoolExecutor(2) as threads:

@@ -10,6 +10,8 @@ import pytest
 PROGRAMS = (
     packet_path.REPOSITORY / "p4src" / "ampm" / "ampm.p4",
     packet_path.HERE / "programs" / "mixture.p4",
+    packet_path.HERE / "programs" / "tofino.p4",
+    packet_path.HERE / "programs" / "tofino2.p4",
 )
 SECONDS = 3
 
