@@ -59,8 +59,9 @@ FIRST_PSN = 0xFFFF00  # close to 2^24, so that sequence numbers wrap around
 CARDS, KEYS, LISTS = "cards", "keys", "lists"  # names of memory regions, and of their files
 LEAD_NS, SETTLE_NS = 50_000_000, 300_000_000
 OUR_PEER_ADDR = "10.0.9.1"
-# expected drop reasons: reports and responses end in the translator
-EXPECTED = ("ingress", "miss", "egress")
+# expected drop reasons: reports and responses end in the translator; the prototype sends unknown
+# packets to its CPU port
+EXPECTED = ("ingress", "miss", "egress", "no_port")
 _ETHERNET, _IPV4, _UDP, _BTH, _ATOMIC, _ICRC = 14, 20, 8, 12, 28, 4  # lengths of headers
 
 

@@ -8,7 +8,6 @@ shares no code with the programs.
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import finsy as fy
@@ -17,7 +16,6 @@ from numpy.typing import NDArray
 
 from collectors.roce.endpoint import Target
 from controllers.roce.running import replace
-from telemark.errors import TestbedError
 
 COMMIT = "6da6cb5"
 TRANSLATOR, REPORTER = "dta_translator.p4", "dta_reporter.p4"
@@ -42,15 +40,6 @@ ENTRY, COUNTER = np.dtype("<u4"), np.dtype("<u8")
 _SHARED_REPORT = "SwitchIngress.ProcessDTAPacket.tbl_Prep_KeyWrite"
 _SERVERS = "SwitchEgress.{}.tbl_getCollectorMetadataFromIP"
 _LISTS = "SwitchEgress.PrepareAppend.tbl_getCollectorMetadataFromListID_{}"
-
-
-def check_folder(folder: Path | None) -> Path:
-    """Return the folder with the published programs. Raises TestbedError if it lacks a program."""
-    if folder is None:
-        raise TestbedError(f"--prototype FOLDER is required; put into FOLDER {SOURCE}")
-    if missing := [name for name in (TRANSLATOR, REPORTER) if not (folder / name).is_file()]:
-        raise TestbedError(f"--prototype {folder}: no {missing[0]}; put there {SOURCE}")
-    return folder
 
 
 @dataclass(frozen=True)
