@@ -19,6 +19,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,7 @@ from telemark.sweep.runs import sweep
 COPIES, QUICK_COPIES = (1, 2, 4), (1, 4)
 RINGS, QUICK_RINGS = (4, 8, 16, 32, 64, 128), (4, 16)  # batches
 DROPS, QUICK_DROPS = (10, 100, 1000, 10_000, 100_000), (10, 100)  # the last is the published one
-PANEL_TICKS = {"wrap": (4, 16, 64), "resync": (10, 1000, 100_000)}
+TICKS = {"wrap": (4, 16, 64), "resync": (10, 1000, 100_000)}
 QUICK_SIZES = Sizes(slots=1 << 10, reports=300, flows=50)
 LOOKS = {PROTOTYPE: (3, "o"), OURS: (0, "s")}  # colour, marker
 
@@ -82,7 +83,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     results = await sweep(measure, [(setting,) for setting in chosen], run)
     found = [finding for result in results for finding in result.findings]
     return Report(
-        samples=[finding._asdict() for finding in found],
+        samples=[asdict(finding) for finding in found],
         checks=[*make_checks(found), *(check for result in results for check in result.checks)],
         figure=draw(found),
         caption=caption(found, options),
@@ -126,13 +127,14 @@ def rows(found: Sequence[Finding]) -> list[str]:
 def faults_table(found: Sequence[Finding]) -> Table:
     """Return a table with a row per fault, and per primitive."""
     units = {label(each): each.unit for each in found}
-    cells = [
-        (name, units[name], *(cell for side in SIDES for cell in total(found, name, side)))
-        for name in rows(found)
-    ]  # fmt: skip
-    columns = ("", "unit", *(f"{side}: {what}" for side in SIDES
-                             for what in ("wrong", "of", "expected")))  # fmt: skip
-    return table("Memory, and faults of the prototype", columns, cells)
+    cells = []
+    for name in rows(found):
+        (theirs, of_theirs, expected), (ours, of_ours, _) = (
+            total(found, name, side) for side in SIDES
+        )
+        cells.append((name, units[name], theirs, expected, of_theirs, ours, of_ours))
+    columns = ("", "unit", PROTOTYPE, "expected", "of", OURS, "of")
+    return table("Wrong bytes in memory, and units that a fault affects", columns, cells)
 
 
 def draw(found: Sequence[Finding]) -> Figure:
@@ -146,11 +148,10 @@ def draw(found: Sequence[Finding]) -> Figure:
             values = [each.ratio if panel == "wrap" else each.count for each in own]
             _points(axes, [each.parameter for each in own], values, side)
         axes.set_xscale("log")
-        axes.set_xticks(PANEL_TICKS[panel])
+        axes.set_xticks(TICKS[panel], labels=[f"{tick:,}" for tick in TICKS[panel]])
         axes.minorticks_off()
     lengths = np.geomspace(4, 128, 50)
     wrap.plot(lengths, 1 / (lengths + 1), "k-", marker="", zorder=1)
-    wrap.set_xticklabels(PANEL_TICKS["wrap"])
     wrap.set(xlabel="Ring (batches)", ylabel="Lost entries (ratio)")
     dropped = np.geomspace(10, 1e5, 50)
     resync.plot(dropped, dropped + 1, "k-", marker="", zorder=1)

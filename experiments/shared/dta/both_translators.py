@@ -4,6 +4,8 @@ h1, h3 - s1 - h2: s1 writes reports from h1 and h3 into the memory of h2. h2 has
 the published programs contain.
 """
 
+import contextlib
+import io
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -42,11 +44,10 @@ from controllers.dta.translator import (
 from experiments.shared.dta import prototype
 from experiments.shared.dta.prototype import BATCH, COLLECTOR_ADDR, COLLECTOR_MAC
 from experiments.shared.roce.reporting import FrameRecorder
-from minip4.compiler import compile_p4
+from telemark import programs
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.apps.application import Host
 from telemark.network import Network
-from telemark.programs import Source
 from telemark.results.provenance import P4Source
 from telemark.results.report import Check
 from telemark.session.run import Run
@@ -274,21 +275,21 @@ async def translating(case: Case, run: Run) -> AsyncIterator[Running]:
     link = {"rate_bps": case.rate_bps} if case.rate_bps else {}
     topo = Site(case.collectors, has_reporter=case.has_reporter, **link)
     is_ours = case.side == OURS
-    programs: dict[str, str | Path] = {"s1": PROGRAMS[case.is_tracked]}
+    paths: dict[str, str | Path] = {"s1": PROGRAMS[case.is_tracked]}
     macros: dict[str, int] = {}
     if not is_ours:
-        programs["s1"] = Path(case.folder) / prototype.TRANSLATOR
+        paths["s1"] = Path(case.folder) / prototype.TRANSLATOR
         if case.drops is not None:
             macros[prototype.DROPS_MACRO] = case.drops
         if case.is_tracked:
             macros[prototype.TRACKING_MACRO] = 1
-        _compile(programs["s1"], macros, run)
+        _compile(paths["s1"], macros, run)
     if case.has_reporter:
-        programs["s2"] = Path(case.folder) / prototype.REPORTER
-        _compile(programs["s2"], {}, run)
+        paths["s2"] = Path(case.folder) / prototype.REPORTER
+        _compile(paths["s2"], {}, run)
     options = cpu_ports(topo) if is_ours else {}
     with Network(
-        topo, run, program=programs, defines={"s1": macros}, name=case.name, capture=False,
+        topo, run, program=paths, defines={"s1": macros}, name=case.name, capture=False,
         expected_drops=EXPECTED, switch_options={"s1": options["s1"]} if is_ours else {},
     ) as net:  # fmt: skip
         responders, applications = [], []
@@ -316,17 +317,18 @@ async def translating(case: Case, run: Run) -> AsyncIterator[Running]:
 
 
 def _compile(path: str | Path, macros: Mapping[str, int], run: Run) -> None:
-    """Compile a published program without its warnings, which the user cannot act on."""
-    source = Source(Path(path), tuple(f"{name}={value}" for name, value in sorted(macros.items())))
+    """Compile a published program without printing its warnings, which are for its authors."""
+    (source,) = programs.sources(["s1"], path, macros).values()
     if source not in run.programs:
-        run.programs[source] = compile_p4(source.path, defines=source.defines)
+        with contextlib.redirect_stderr(io.StringIO()):
+            run.programs[source] = programs.compiled(source)
         run.origin.programs |= {P4Source.read(source.path, source.defines)}
 
 
 def _writers(case: Case, number: int, run: Run) -> list[Writer]:
     """Return the writers of a collector. Each region has its own queue pair."""
     address = OUR_PEER_ADDR if case.side == OURS else prototype.PEER_ADDR
-    found = []
+    found: list[Writer] = []
     for name, (record, count) in case.memory.records(case.side).items():
         qpn = prototype.CARD_QPN + len(found)
         if case.side == OURS:

@@ -7,7 +7,7 @@ model, or occurrences of a fault. The expected count of a fault follows from the
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +63,8 @@ class Sizes:
     flows: int = 200  # of the reporter
 
 
-class Finding(NamedTuple):
+@dataclass(frozen=True)
+class Finding:
     """Count of something that is wrong on one side, of a total."""
 
     panel: str
@@ -108,7 +109,7 @@ class Setting:
         return Case(name, self.side, self.folder, **values)
 
     def finding(
-        self, panel: str, what: str, unit: str, counts: tuple[int, int], expected: float,
+        self, panel: str, what: str, unit: str, counts: tuple[int, int], expected: float, *,
         parameter: float = 0, copies: int = COPIES,
     ) -> Finding:  # fmt: skip
         """Return a finding; `counts` are the number of wrong units and of all units."""
@@ -147,15 +148,14 @@ async def _keys(setting: Setting, run: Run) -> Result:
             law = theory.mean_success if setting.is_ours else prototype.mean_success
             expected = float(f"{float(law(end / count, copies)):.12g}")
             found.findings.append(setting.finding(
-                "success", "found keys", "keys", (right, end), expected, end / count, copies
+                "success", "found keys", "keys", (right, end), expected,
+                parameter=end / count, copies=copies,
             ))  # fmt: skip
     model = _key_memory(setting, keys, data, copies)
     found.findings.append(setting.memory(f"Key-Write, N = {copies}", memory, model))
     received = running.received[0]
     counts = received.wrong_icrcs, received.requests
-    found.findings.append(
-        setting.fault("iCRC is 0", "requests", counts, received.requests)._replace(copies=copies)
-    )
+    found.findings.append(setting.fault("iCRC is 0", "requests", counts, received.requests))
     found.checks += _checks(running, received, writes=copies * count)
     return found
 
@@ -194,7 +194,9 @@ async def _increments(setting: Setting, run: Run) -> Result:
     received, requests = running.received[0], COPIES * count
     if not setting.parameter:
         refused = received.outcome.counts.refused["TRUNCATED"]
-        wrong = setting.fault("lengths of FETCH ADDs", "requests", (refused, requests), requests)
+        wrong = setting.fault(
+            "wrong length of FETCH ADD", "requests", (refused, requests), requests
+        )
         return Result([wrong], _checks(running, received, requests if setting.is_ours else 0))
     keys = key_of(reports)
     if setting.is_ours:
@@ -272,7 +274,7 @@ async def _wrap(setting: Setting, run: Run) -> Result:
     received = running.received[0]
     return Result(
         [
-            setting.finding("wrap", "lost entries", "entries", counts, law, ring, 1),
+            setting.finding("wrap", "lost entries", "entries", counts, law, parameter=ring),
             setting.memory("Append, wrapped ring", memory, _ring(setting, entries, ring)),
         ],
         _checks(running, received, writes=checked + 1),
@@ -284,10 +286,10 @@ async def _cards(setting: Setting, run: Run) -> Result:
     size, paths = 1 << 12, setting.sizes.reports // HOPS
     candidates = random_keys(4 * paths, run.seed)
     _, first = np.unique(slots(candidates, 1, size)[0], return_index=True)
-    keys = np.repeat(candidates[np.sort(first)[:paths]], HOPS, axis=0)
-    load = Load(len(keys), {Op.POSTCARDING: 1}, Format.PLAIN, keys=keys, seed=run.seed)
-    # A Load takes one key per path, so the first rows are those of paths.
-    load = replace(load, keys=np.concatenate([keys[::HOPS], keys])[: len(keys)])
+    keys, count = candidates[np.sort(first)[:paths]], paths * HOPS
+    # a Load uses only the first keys, one per path
+    load = Load(count, {Op.POSTCARDING: 1}, Format.PLAIN, keys=np.resize(keys, (count, 4)),
+                seed=run.seed)  # fmt: skip
     reports = load.reports()
     async with translating(setting.case(memory=Memory(cards=size)), run) as running:
         await running.send(make_frames(reports.payloads, PROTOTYPE_PORT), RATE)
@@ -296,15 +298,15 @@ async def _cards(setting: Setting, run: Run) -> Result:
     if setting.is_ours:
         assert reports.fields is not None
         reported = reports.fields.words[:, 1].reshape(paths, HOPS) % load.values
-        answers = Postcards(memory, np.arange(load.values), 1).query(keys[::HOPS])
+        answers = Postcards(memory, np.arange(load.values), 1).query(keys)
         right = answers.is_known.all(axis=1) & (answers.values == reported).all(axis=1)
         missing = paths - int(right.sum())
     else:
         missing = paths - int(np.count_nonzero(memory["hops"].any(axis=1)))
-        writes = prototype.postcard_writes(len(keys))
-    what = "paths not in memory"
+        writes = prototype.postcard_writes(count)
     return Result(
-        [setting.fault(what, "paths", (missing, paths), paths)], _checks(running, received, writes)
+        [setting.fault("paths not in memory", "paths", (missing, paths), paths)],
+        _checks(running, received, writes),
     )
 
 
@@ -332,8 +334,9 @@ async def _resync(setting: Setting, run: Run) -> Result:
     law += 0 if setting.is_ours else setting.parameter - 1
     counts = count - received.outcome.counts.accepted.total(), count
     what = "reports lost after one lost request"
-    finding = setting.finding("resync", what, "reports", counts, law, setting.parameter, 1)
-    found.findings.append(finding)
+    found.findings.append(
+        setting.finding("resync", what, "reports", counts, law, parameter=setting.parameter)
+    )
     found.checks += _checks(running, received, count - law, refused["GAP"] + refused["GAP_AGAIN"])
     return found
 
@@ -426,7 +429,7 @@ def _misplaced(setting: Setting, memory: NDArray[Any], keys: Values) -> int:
 
 
 async def _reporter(setting: Setting, run: Run) -> Result:
-    """Packets whose published reporter reports each of them; the formats match (parameter 0) or not.
+    """Packets that the published reporter reports, each of them once.
 
     With parameter 1, the published translator tracks losses, so it expects a longer header.
     """
@@ -458,7 +461,7 @@ async def _reporter(setting: Setting, run: Run) -> Result:
 
 async def _nacks(setting: Setting, run: Run) -> Result:
     """A lost report of a reporter whose losses are tracked. Later ones cause NACKs."""
-    count = setting.sizes.reports // 10
+    count = HIT + setting.sizes.reports // 10
     load = Load(count, {Op.KEY_WRITE: 1}, Format.TRACKED, redundancy=COPIES, retransmittable=True,
                 seed=run.seed)  # fmt: skip
     frames = make_frames(load.reports().payloads, PROTOTYPE_PORT)
