@@ -504,11 +504,13 @@ CASES: dict[str, Callable[[Setting, Run], Awaitable[Result]]] = {
 }  # fmt: skip
 
 
-def _checks(running: Running, received: Received, writes: int, refused: int = -1) -> list[Check]:
-    """Check the number of executed requests, and the packet accounting."""
+def _checks(
+    running: Running, received: Received, writes: int, refused: int | None = None
+) -> list[Check]:
+    """Check the numbers of executed and of rejected requests, and the packet accounting."""
     counts, name = received.outcome.counts, running.net.name
     found = [Check(f"{name}: executed requests", counts.accepted.total(), writes)]
-    if refused >= 0:
+    if refused is not None:
         found.append(Check(f"{name}: rejected requests", counts.refused.total(), refused))
     return [*found, *running.checks()]
 
