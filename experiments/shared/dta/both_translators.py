@@ -342,9 +342,7 @@ async def _configure_prototype(running: Running, responders: Sequence[Collector]
     net, sites = running.net, []
     for (host, address, _), responder in zip(COLLECTORS, responders, strict=False):
         cards, keys, *lists = responder.targets
-        sites.append(prototype.Collector(
-            address, net.port("s1", host), cards, keys, prototype.SLOT.itemsize, lists
-        ))  # fmt: skip
+        sites.append(prototype.Collector(address, net.port("s1", host), cards, keys, lists))
     hosts = () if running.case.has_reporter else ("h1", "h3")
     ports = {net.host(host).IP(): net.port("s1", host) for host in hosts}
     await prototype.configure_translator(running.switch, sites, ports)

@@ -37,7 +37,7 @@ SLOT = np.dtype([("checksum", "<u4"), ("data", ">u4")])  # of Key-Write
 CARD = np.dtype([("hops", ">u4", (5,)), ("zeros", ">u4", (3,))])
 ENTRY, COUNTER = np.dtype("<u4"), np.dtype("<u8")
 
-_SHARED_REPORT = "SwitchIngress.ProcessDTAPacket.tbl_Prep_KeyWrite"
+_GROUPS = "SwitchIngress.ProcessDTAPacket.tbl_Prep_KeyWrite"
 _SERVERS = "SwitchEgress.{}.tbl_getCollectorMetadataFromIP"
 _LISTS = "SwitchEgress.PrepareAppend.tbl_getCollectorMetadataFromListID_{}"
 
@@ -49,8 +49,7 @@ class Collector:
     address: str
     port: int  # port of the translator
     cards: Target
-    keys: Target
-    slot_bytes: int  # 8 for both primitives with keys
+    keys: Target  # of Key-Write or Key-Increment, which share a table
     lists: Sequence[Target] = ()
 
 
@@ -70,40 +69,36 @@ async def configure_translator(
             replicas = [(each.port, group * MAX_COPIES + copy) for copy in range(copies)]
             await replace(switch, fy.P4MulticastGroupEntry(group, replicas=replicas))
             match = {"hdr.ipv4.dstAddr": each.address, "hdr.dta_keyval.redundancyLevel": copies}
-            entries.append(_entry(_SHARED_REPORT, match, "prep_MultiWrite", mcast_grp=group))
-    connections = [
-        *((CARD_QPN, each.cards, each, "PreparePostcarder") for each in collectors),
-        *((KEY_QPN, each.keys, each, "PrepareKeyWrite") for each in collectors),
+            entries.append(_entry(_GROUPS, match, "prep_MultiWrite", mcast_grp=group))
+    servers = [
+        *((CARD_QPN, "PreparePostcarder", CARD, each, each.cards) for each in collectors),
+        *((KEY_QPN, "PrepareKeyWrite", SLOT, each, each.keys) for each in collectors),
     ]
-    index = 0
-    for qpn, target, each, control in connections:
-        slot_bytes = CARD.itemsize if qpn == CARD_QPN else each.slot_bytes
+    for index, (_, control, slot, each, target) in enumerate(servers):
         entries.append(_entry(
             _SERVERS.format(control), {"hdr.ipv4.dstAddr": each.address}, "set_server_info",
-            **_place(target), collector_num_storage_slots=target.length // slot_bytes,
+            **_place(target), collector_num_storage_slots=target.length // slot.itemsize,
             qp_reg_index=index,
         ))  # fmt: skip
-        await _set_psn(switch, index, target.psn)
-        index += 1
-    # Only one collector can have lists: their tables do not match the address.
-    for number, target in enumerate(collectors[0].lists):
+    lists = collectors[0].lists  # their tables do not match the address of a collector
+    for number, target in enumerate(lists):
         match = {"hdr.dta_append.listID": number}
         entries += [
             _entry(_LISTS.format(1), match, "set_server_info_1", **_place(target)),
             _entry(_LISTS.format(2), match, "set_server_info_2",
                    collector_num_storage_slots=target.length // ENTRY.itemsize,
-                   qp_reg_index=index),
+                   qp_reg_index=len(servers) + number),
         ]  # fmt: skip
-        await _set_psn(switch, index, target.psn)
-        index += 1
-    qpns = [CARD_QPN, KEY_QPN, *(FIRST_LIST_QPN + n for n in range(len(collectors[0].lists)))]
-    # The table has room for one register per queue pair number of the translator, so it does not
-    # distinguish the queue pairs of several collectors.
-    if len(collectors) == 1:
+    for index, target in enumerate([*(server[-1] for server in servers), *lists]):
+        register = "SwitchEgress.CraftRDMA.reg_rdma_sequence_number"
+        await switch.modify([fy.P4RegisterEntry(register, index=index, data=target.psn)])
+    if len(collectors) == 1:  # the table has one entry per queue pair number of the translator
+        of_lists = range(FIRST_LIST_QPN, FIRST_LIST_QPN + len(lists))
+        qpns = [*(server[0] for server in servers), *of_lists]
         entries += [
             _entry("SwitchEgress.RDMARatelimit.tbl_get_qp_reg_num", {"eg_md.queue_pair": qpn},
-                   "set_qp_reg_num", qp_reg_index=n)
-            for n, qpn in enumerate(qpns)
+                   "set_qp_reg_num", qp_reg_index=index)
+            for index, qpn in enumerate(qpns)
         ]  # fmt: skip
     await switch.insert(entries)
 
@@ -143,11 +138,6 @@ def _entry(table: str, match: Mapping[str, Any], action: str, **values: Any) -> 
 def _place(target: Target) -> dict[str, int]:
     return {"remote_key": target.rkey, "queue_pair": target.qpn,
             "memory_address_start": target.base}  # fmt: skip
-
-
-async def _set_psn(switch: fy.Switch, index: int, psn: int) -> None:
-    register = "SwitchEgress.CraftRDMA.reg_rdma_sequence_number"
-    await switch.modify([fy.P4RegisterEntry(register, index=index, data=psn)])
 
 
 def key_slots(keys: NDArray[np.uint32], copies: int, slots: int) -> NDArray[np.int64]:
