@@ -31,6 +31,8 @@ PROCESSES = ("int_collector", "roce_throughput")
 EBPF_PREFIXES = ("xdp_", "ebpf_", "threat_")  # prefixes of experiments with eBPF programs
 # experiments with eBPF programs on hosts of a network with switches
 EBPF_WITH_SWITCHES = ("ebpf_edge",)
+# map from experiments that need programs that are not part of Telemark to their option for them
+FETCHED = {"dta_prototype": "--prototype"}
 REAL_ONLY = ("targets", *PROCESSES, *EBPF_PREFIXES)
 
 # Options of benchmarks. They run only if they are named: they need other software for comparisons.
@@ -108,6 +110,8 @@ def commands() -> dict[str, list[str]]:
     """Return a map from each reference (folder name) to its command: script and options."""
     found = {}
     for script in sorted((REPOSITORY / "experiments").glob("[!_]*.py")):
+        if script.stem in FETCHED:
+            continue
         path = str(script.relative_to(REPOSITORY))
         if not script.stem.startswith(REAL_ONLY):
             found[script.stem] = [path, "--time", "virtual"]

@@ -40,6 +40,11 @@ class Experiment:
 
     def reason_to_skip(self, options: argparse.Namespace) -> str | None:
         """Return why the experiment cannot run with these options; None if it can run."""
+        if option := reference.FETCHED.get(self.name):
+            return (
+                f"needs programs that are not part of Telemark; run experiments/{self.name}.py "
+                f"with {option} FOLDER"
+            )
         if self.name == "targets":
             if options.time == "virtual" or shutil.which(bmv2.PROGRAM) is None:
                 return f"needs bmv2 ({bmv2.PROGRAM} on PATH) and real time"

@@ -278,6 +278,16 @@ def test_what_needs_bmv2_is_left_out_where_there_is_none(
     assert ("skipped: needs bmv2" in said) == (not status)
 
 
+def test_an_experiment_that_needs_fetched_programs_is_skipped(experiments: Experiments) -> None:
+    experiments.add("dta_prototype", 2)
+    experiments.add("other")
+    status, said = experiments.run_all("--time", "virtual")
+    assert status == 0
+    assert "ran other" in said
+    assert "ran dta_prototype" not in said
+    assert "skipped: needs programs that are not part of Telemark" in said
+
+
 @pytest.mark.parametrize("name", ["xdp_drop", "int_collector", "ebpf_edge", "int_overhead"])
 def test_experiments_that_exclude_bmv2_are_skipped(experiments: Experiments, name: str) -> None:
     experiments.add(name, 2)
