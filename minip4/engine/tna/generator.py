@@ -61,17 +61,22 @@ class TnaGenerator(Generator):
 
     def __init__(self, program: m.Program, *, trace: bool = False) -> None:
         check_program(program)
+        self._left_out: list[tuple[m.HeaderType, m.Field]] = []
         super().__init__(program, trace=trace)
 
+    def _text(self) -> str:
+        text = super()._text()
+        assert not any(self.layout.is_kept(*each) for each in self._left_out)
+        return text
+
     def _path(self) -> Lines:
-        lines = [self._start()]
+        lines: Lines = []
         for i, pipeline in enumerate(self._tna.pipelines):
             ingress, egress = pipeline.names
             after = self._after_ingress_parser(ingress)
             lines += self._parsers("parse", i, pipeline.parsers[0], after)
             suffix = self._suffix(i)
             lines.append(self._pipeline("ingress", ingress, [], self._after_ingress_of(i), suffix))
-        lines.append(self._enter_egress())
         for i, pipeline in enumerate(self._tna.pipelines):
             after = self._parser_error(names.FROM_EGRESS_PARSER)
             lines += self._parsers("parse_egress", i, pipeline.parsers[1], after)
@@ -110,7 +115,9 @@ class TnaGenerator(Generator):
                     egress.order, [], f"deparse{suffix}", self._prefix_bytes(names.EGRESS)
                 ),
             ]
-        return [*lines, *self._dispatchers(_DISPATCHED_DEPARSERS)]
+        # last, because they leave out the fields that no other code reads
+        last = [self._start(), self._enter_egress()]
+        return [*lines, *self._dispatchers(_DISPATCHED_DEPARSERS), *last]
 
     @property
     def _tna(self) -> m.TnaProgram:
@@ -162,8 +169,13 @@ class TnaGenerator(Generator):
             return []
         offsets = bit_offsets(instance.type)
         widths = {f.name: f.width for f in instance.type.fields}
-        spans = {n: range(offsets[n] // 8, (offsets[n] + widths[n] + 7) // 8)
-                 for n in values if n in offsets}  # fmt: skip
+        needed = [name for name in values if name in offsets]
+        if self._is_only_extracted(instance, egress=header == names.EGRESS):
+            fields = {f.name: f for f in instance.type.fields}
+            unread = [n for n in needed if not self.layout.is_kept(instance.type, fields[n])]
+            self._left_out += [(instance.type, fields[name]) for name in unread]
+            needed = [name for name in needed if name not in unread]
+        spans = {n: range(offsets[n] // 8, (offsets[n] + widths[n] + 7) // 8) for n in needed}
         lines: Lines = []
         for name, span in spans.items():
             is_alone = not any(set(span) & set(spans[other]) for other in spans if other != name)
@@ -175,6 +187,20 @@ class TnaGenerator(Generator):
             else:
                 lines += store_lines(values[name], "at", offsets[name], widths[name])
         return lines
+
+    def _is_only_extracted(self, header: m.Header, *, egress: bool) -> bool:
+        """Return whether nothing but fields of the header can depend on its bytes.
+
+        Then each parser extracts it first, and no deparser writes it.
+        """
+        if any(header in deparser.order for deparser in self.program.deparsers):
+            return False
+        parsers = [
+            self.program.parsers[parser.number]
+            for pipeline in self._tna.pipelines
+            for parser in pipeline.parsers[egress]
+        ]
+        return not self.trace and all(_extracts_first(parser, header) for parser in parsers)
 
     def _prefix_bytes(self, header: str) -> int:
         instance = self.program.headers.get(header)
@@ -322,3 +348,19 @@ def _dispatcher(
         lines += [f"        {call}program_{name}{own}(c);", *([] if call else ["        break;"])]
     lines += ["    default:", f"        {default}", "    }", "}"]
     return "\n".join(lines) + "\n"
+
+
+def _extracts_first(parser: m.Parser, header: m.Header) -> bool:
+    """Return whether a parser begins with the extraction of a header."""
+    name = parser.init_state
+    for _ in parser.states:
+        if name is None:
+            return False
+        state = parser.states[name]
+        if state.ops:
+            op = state.ops[0]
+            return op.op == "extract" and op.args[0] == m.HeaderRef(header)
+        if len(state.transitions) != 1 or state.key:
+            return False
+        name = state.transitions[0].next_state
+    return False
