@@ -393,9 +393,9 @@ def caption(found: Sequence[Results], options: argparse.Namespace) -> str:
         f"Delay by alternate marking, compared with ground truth: "
         f"{plots.count(options.seeds, 'run')} in {options.time} time, on an idle link of "
         f"{delays} ms, under load, and with loss. {enclosed if options.time == 'real' else ''}"
-        "Under load, pulses and samples have the delay distribution of all packets, and block "
-        "means vary less. The mean delay is wrong in blocks with lost packets and exact in all "
-        "others."
+        "Under load, pulses and hashed samples have the delay distribution of all packets, and "
+        "block means vary less. The mean delay is wrong in blocks with lost packets and exact in "
+        "all others."
     )
 
 

@@ -243,8 +243,8 @@ def caption(options: argparse.Namespace) -> str:
     return (
         f"{options.reports:,} reports of a host, each of which is appended to a random list, "
         f"{plots.runs(1, options.time)}. (a) Number of requests per report that the collector "
-        f"executed, for full batches. (b) Rate at which processes read {POLLED_LISTS} lists of "
-        f"{POLLED_BATCHES:,} full batches on the machine of this run."
+        "executed, before the last, incomplete batches are written. (b) Rate at which processes "
+        f"read {POLLED_LISTS} lists of {POLLED_BATCHES:,} full batches on the machine of this run."
     )
 
 

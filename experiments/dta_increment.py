@@ -182,7 +182,7 @@ def draw(points: Sequence[Point], sizes: NDArray[np.int64]) -> Figure:
         axes.set_yscale("log", nonpositive="mask")
         axes.set(xlabel=label, ylim=(1e-5, 1.5))
     left.set_ylabel("Fraction with larger error (CCDF)")
-    right.set_ylabel(f"Fraction with error above {LEVELS[2]:.0%}")
+    right.set_ylabel(f"Fraction with error above {LEVELS[2]:g}")
     plots.legend(left, 4)
     return figure
 
@@ -204,7 +204,7 @@ def caption(options: argparse.Namespace, total: int) -> str:
         f"with {FLOWS} flows and {total:,} counts; lines show theory. The counters of a P4 "
         f"translator equal the model, {plots.runs(1, options.time)}. (a) Distribution of errors "
         f"with N rows of {SHOWN} counters. (b) Fraction of estimates above one error level, over "
-        "the number of counters per row."
+        "the number of counters per row. Errors that are too rare for a test have no point."
     )
 
 

@@ -295,7 +295,7 @@ def draw(points: Sequence[Point], costs: Sequence[Cost]) -> Figure:
                    marker="o", label=f"reports, {label}")  # fmt: skip
         right.plot(copies, [cost.writes for cost in found], linestyle="", color=colour,
                    marker="+x"[number], label=f"writes, {label}")  # fmt: skip
-    right.plot([1, 8], [1, 8], "k-", marker="", linewidth=0.8, label="N")
+    right.plot([1, 8], [1, 8], "k-", marker="", linewidth=0.8, label="theory: N")
     right.set(xlabel="Copies N", ylabel="Number per path", ylim=(0, 8.5))
     plots.legend(right, 2)
     return figure
@@ -326,7 +326,7 @@ def draw_success(axes: Axes, points: Sequence[Point]) -> None:
 def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
-        f"Paths of flows over {options.pods} of four pods of a fat tree, in stores of "
+        f"Paths of flows over {options.pods} of 4 pods of a fat tree, in stores of "
         f"{options.slots:,} slots of {SLOT_BYTES} bytes written by a P4 translator (open markers), "
         f"and in a larger model (filled), with N copies; {plots.runs(1, options.time)}. (a) "
         "Fraction of queries that find no path; lines show theory. A marker at the border means "

@@ -262,7 +262,7 @@ def draw_wrong(axes: Axes, points: Sequence[Point]) -> None:
     """Draw the rate of wrong results over the bits of the checksum."""
     for number, (panel, policy, label) in enumerate(
         (("written", Policy.FIRST, "first match"), ("written", Policy.PLURALITY, "plurality"),
-         ("absent", Policy.FIRST, "not written"))
+         ("absent", Policy.FIRST, "key not written"))
     ):  # fmt: skip
         found = [
             p for p in points if (p.panel, p.policy, p.metric) == (panel, policy.value, "wrong")

@@ -226,8 +226,8 @@ def caption(options: argparse.Namespace, rate_pps: float) -> str:
     return (
         f"Report loss ratio, for {options.reports:,} reports at {rate_pps:,}/s over lossy links of "
         f"{DELAY_US} us; {plots.runs(1, options.time)}. (a) Losses between reporter and "
-        "translator: with retransmission, only reports lost twice are lost. (b) Losses between "
-        "translator and collector: a reliable connection accepts only the expected PSN, so "
+        "translator: if lost reports are sent again, only those lost twice are lost. (b) Losses "
+        "between translator and collector: a reliable connection accepts only the expected PSN, so "
         f"without resync it accepts no request after a loss.{slower} A marker at the border means "
         "no loss."
     )

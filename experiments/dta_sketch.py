@@ -184,9 +184,8 @@ def draw(found: Sequence[Found]) -> Figure:
     for what, label in ((np.max, "max"), (np.mean, "mean")):
         errors = [what(each.absent) / each.total for each in by_width]
         left.plot(widths, errors, linestyle="", label=label)
-    left.plot(
-        widths, math.e / widths, "k-", marker="", label=r"theory: e / w (exceeded by $\leq e^{-4}$)"
-    )
+    left.plot(widths, math.e / widths, "k-", marker="",
+              label=r"theory: e / w (for $\geq 1 - e^{-4}$ of keys)")  # fmt: skip
     left.set(
         xlabel="Columns, w", ylabel="Error (normalized to packets)", xscale="log", yscale="log"
     )

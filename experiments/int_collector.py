@@ -214,11 +214,10 @@ def draw(turns: Sequence[Turn]) -> Figure:
         for number, (part, label) in enumerate((("user_s", "collector"), ("system_s", "kernel"))):
             ns = [1e9 * getattr(turn.taken, part) / turn.taken.reports for turn in ours]
             axes.plot(x, ns, label=label, color=plots.COLOURS[number], marker=plots.MARKERS[number])
-        axes.set_xlabel(text)
+        axes.set(xlabel=text, ylabel="CPU time per report (ns)")
         axes.set_ylim(bottom=0)
         plots.legend(axes, 2)
     flows.set_xscale("log")
-    flows.set_ylabel("CPU time per report (ns)")
     hops.set_xticks(HOP_COUNTS)
     return figure
 

@@ -233,13 +233,16 @@ def draw_shares(axes: Axes, found: Sequence[Found]) -> None:
 
 def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
+    late = ""
+    if options.time == "real":
+        late = " In real time, the full queue also drops packets that the machine delays."
     return (
         "Packet loss detected by alternate marking and by INT drop reports, for one flow of "
         f"{options.rate:,} packets/s, {plots.runs(1, options.time)}: (a) on a link, (b) in "
         f"{sum(1 for cause in CAUSES if cause.reason)} switches together, each for a different "
-        "reason, in percent of all packets; rings are ground truth, from captures. The link also "
-        "loses reports, which gaps in sequence numbers reveal. (c) Percentage of detected losses "
-        "by cause, at the highest loss."
+        f"reason, in percent of all packets; rings are ground truth, from captures.{late} The link "
+        "also loses reports, which gaps in sequence numbers reveal. (c) Percentage of detected "
+        "losses by cause, at the highest loss."
     )
 
 

@@ -70,7 +70,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             *accounting.checks(f"eps {eps:g}"),
         ]
         samples += found
-    caption = f"Error of count-min sketch estimates, {plots.runs(1, options.time)}."
+    caption = (
+        f"Error of count-min sketch estimates, normalized to the number N of all packets, "
+        f"{plots.runs(1, options.time)}."
+    )
     return Report(samples, checks, figure=draw(samples), caption=caption)
 
 

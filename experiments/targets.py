@@ -343,9 +343,10 @@ def caption(setting: Setting, options: argparse.Namespace, packets: int) -> str:
     """Return the caption of the figure."""
     return (
         f"The same packets on minip4 (points) and bmv2 (rings), {plots.runs(options.seeds, 'real')}"
-        f". (a) Packets of a flow of {options.rate:,} packets/s counted at each point of three "
-        f"switches, with {options.loss:g} % loss per link and blocks of "
-        f"{setting.schedule.block_us / 1e6:.3g} s. (b) Reports of {packets} packets, by INT mode. "
+        f". (a) Packets of a flow of {options.rate:,} packets/s counted on arrival at and on "
+        f"departure from three switches, with {options.loss:g} % loss per link and blocks of "
+        f"{setting.schedule.block_us / 1e6:.3g} s. (b) Reports of {packets} packets, by INT mode "
+        "and for drops. "
         f"(c) iCRC, which depends on all bytes, of the first {ICRCS} RoCE frames by version. (d) "
         f"Nonzero bytes in the memory of each DTA store, after {packets} packets. All bytes are "
         "compared, except times and queue lengths in INT reports."

@@ -50,7 +50,7 @@ RUNS, QUICK_RUNS = 10, 2
 CLEAN_WINDOWS, QUICK_CLEAN_WINDOWS = 200, 30
 WINDOWS = 8  # windows per run; the attack starts in the third window
 WINDOW_S = 0.1
-NAMES = {kind: kind.value.replace("_", " ") for kind in Kind}
+NAMES = {kind: kind.value.replace("_", " ").replace("syn", "SYN") for kind in Kind}
 Row = dict[str, Any]
 
 
@@ -169,9 +169,7 @@ def draw(rows: Sequence[Row], detected: dict[Kind, StreamResult]) -> Figure:
         share = counts[began:, 2] / counts[began:, 1]
         beside = np.arange(len(share)) + 0.06 * (number - (len(detected) - 1) / 2)
         through.plot(beside, share, linestyle=":", label=NAMES[kind])
-    through.set(
-        xlabel="Windows since start of attack", ylabel="Fraction of attack packets that passed"
-    )
+    through.set(xlabel="Windows since start of attack", ylabel="Attack packets passed (ratio)")
     plots.legend(through, 2)
     return figure
 

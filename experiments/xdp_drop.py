@@ -129,7 +129,7 @@ def caption(alone_ns: Mapping[str, int], options: argparse.Namespace) -> str:
         "and all bars include the CPU time for this. For XDP by UDP port, the program and the "
         f"frame generator take {alone_ns['drop_ports']} ns, the packet source the rest. There is "
         "no NIC and no driver, hence no DPDK. AF_XDP runs in copy mode, with the process on the "
-        "same core. Published: figure 3 of the paper."
+        "same core, and only on one core. Published: figure 3 of the paper."
     )
 
 

@@ -40,6 +40,7 @@ CANDIDATES = (TX, REDIRECT, TC, BRIDGE, ROUTING, MINIP4)
 TIMES, QUICK_TIMES = 500, 100
 ROUNDS, QUICK_ROUNDS = 7, 5
 MAX_RATIO = {ALONE: 1 / 2, BATCHES: 1 / 3}  # max median latency, normalized to the bridge
+LABELS = {ALONE: "single packets", BATCHES: f"bursts of {BATCH}"}
 PUBLISHED_US = {ALONE: {REDIRECT: 82, BRIDGE: 89}, BATCHES: {REDIRECT: 7, BRIDGE: 20}}
 
 
@@ -147,7 +148,7 @@ def _draw(axes: Axes, rounds: Rounds, arrived: str) -> None:
     axes.set_yticks(places, [each.name for each in CANDIDATES])
     axes.invert_yaxis()
     axes.set_xscale("log")
-    axes.set_xlabel(f"Forwarding latency (µs), packets {arrived}")
+    axes.set_xlabel(f"Forwarding latency (µs), {LABELS[arrived]}")
 
 
 def caption(plan: Plan) -> str:
