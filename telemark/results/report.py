@@ -93,9 +93,7 @@ class Report:
             (folder / replay.NAME).unlink(missing_ok=True)  # an earlier run may have written it
             if self.replay is not None:
                 replace(folder / replay.NAME, self.replay.write)
-            summary = (
-                json.dumps(self.summary(name, options, origin), indent=2, default=_plain) + "\n"
-            )
+            summary = strict_json(self.summary(name, options, origin))
             replace(folder / "summary.json", lambda path: path.write_text(summary))
 
     def summary(self, name: str, options: argparse.Namespace, origin: Origin) -> dict[str, Any]:
@@ -174,6 +172,13 @@ def _shown(value: object) -> str:
     if isinstance(value, Real) and not isinstance(value, Integral):
         return f"{float(value):.4g}"
     return str(value)
+
+
+def strict_json(value: Any) -> str:
+    """Return JSON as RFC 8259 defines it: NaN and infinite numbers become null."""
+    text = json.dumps(value, default=_plain)
+    plain = json.loads(text, parse_constant=lambda _name: None)
+    return json.dumps(plain, indent=2, allow_nan=False) + "\n"
 
 
 def _plain(value: Any) -> Any:

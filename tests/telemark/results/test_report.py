@@ -12,7 +12,7 @@ from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.files import make_folder
 from telemark.results.provenance import Origin
-from telemark.results.report import Check, Report, table
+from telemark.results.report import Check, Report, strict_json, table
 
 
 def options(folder: Path) -> argparse.Namespace:
@@ -69,6 +69,12 @@ def test_everything_is_written(tmp_path: Path) -> None:
         "name": "delay", "measured": 9.5, "expected": 10, "tolerance": 1, "passed": True,
     }  # fmt: skip
     assert summary["metrics"] == {"mean": 0.375, "each": [1, 2]}
+
+
+def test_numbers_that_json_does_not_have_become_null() -> None:
+    """Strict parsers reject NaN and Infinity (RFC 8259, section 6)."""
+    text = strict_json({"mean": float("nan"), "each": [1, float("inf")], "array": np.array([0.5])})
+    assert json.loads(text) == {"mean": None, "each": [1, None], "array": [0.5]}
 
 
 def test_the_same_data_give_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
