@@ -93,6 +93,12 @@ class Statements:
             apply = self.context.tables.apply_table(table[0], statement.condition.source)
         else:
             condition = self.context.expressions.scalar(statement.condition)
+            if isinstance(condition, ir.Constant):
+                # tables in the other branch are not applied, so they must not get a site
+                taken = statement.then if condition.value else statement.otherwise
+                if taken is not None:
+                    self.statement(taken)
+                return
         self.context.conditions.append(condition)
         with self.context.collecting() as then:
             self.statement(statement.then)
@@ -105,8 +111,6 @@ class Statements:
             apply.hit, apply.miss = (then, otherwise) if table[1] else (otherwise, then)
             apply.has_branches = True
             self.context.emit(apply)
-        elif isinstance(condition, ir.Constant):
-            self.context.code.extend(then if condition.value else otherwise)
         elif then or otherwise:
             self.context.emit(ir.If(statement.condition.source, condition, then, otherwise))
 

@@ -43,8 +43,9 @@ class ExternObjects:
                 self._register(item, annotations, item.type.arguments[0])
             case kind if kind in SETTINGS:
                 settings = self.messages.program.find(SETTINGS[kind])
-                assert isinstance(settings, syntax.StructDeclaration)
-                self._register(item, annotations, types.Struct(settings))
+                # a program's own copy of the architecture has no such struct
+                if isinstance(settings, syntax.StructDeclaration):
+                    self._register(item, annotations, types.Struct(settings))
             case "action_profile" | "action_selector":
                 if item.name not in self._profiles_of_selectors():
                     self.profile(item, annotations)

@@ -175,6 +175,14 @@ CALLS = {
         "s.apply(h.d.a); t.apply(h.d.b);",
         "0708",
     ),
+    "table in a branch that a constructor parameter disables": (
+        "control S(inout bit<8> x)(bool first) { action set() { x = 9; }"
+        " table t { key = { x: exact; } actions = { set; } default_action = set(); }"
+        " apply { if (first) { t.apply(); } else { x = 8; t.apply(); x = x + 1; } } }",
+        "S(false) s;",
+        "s.apply(h.d.a);",
+        "0a02",
+    ),
     "generic function": (
         "T second<T>(in T x, in T y) { T z = y; return z; }",
         "",
