@@ -1,0 +1,246 @@
+"""The names of the Python module bfrt_grpc.client.
+
+A script connects to BfRt's gRPC port of its own machine. Here, its ClientInterface is the switch
+that the caller of the script has chosen with use().
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from importers.bfrt import tables
+from importers.bfrt.tables import BfrtError, Entry, MatchTable, Tables, data_of
+
+# Scripts catch these errors of BfRt.
+BfruntimeRpcException = BfruntimeReadWriteRpcException = BfrtError
+BfruntimeForwardingRpcException = BfruntimeSubscribeRpcException = BfrtError
+
+_switch: list[Tables] = []
+
+
+def use(switch: Tables) -> None:
+    """Let ClientInterface return the tables of this switch."""
+    _switch[:] = [switch]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Device and pipe. P4Runtime has no pipes, so they have no effect."""
+
+    device_id: int = 0
+    pipe_id: int = 0xFFFF
+    direction: int = 0xFF
+    prsr_id: int = 0xFF
+
+
+@dataclass(frozen=True)
+class KeyTuple:
+    """The value of one key."""
+
+    name: str
+    value: Any = None
+    mask: Any = None
+    prefix_len: int | None = None
+    low: Any = None
+    high: Any = None
+
+
+class DataTuple:
+    """The value of one data field."""
+
+    def __init__(self, name: str, *values: Any, **named: Any) -> None:
+        """BfRt has one parameter per type: val, float_val, str_val, int_arr_val, bool_val, ..."""
+        given = [value for value in (*values, *named.values()) if value is not None]
+        self.name = name
+        self.value = given[0] if given else None
+
+
+class Key:
+    """The keys of an entry."""
+
+    def __init__(self, entry: Entry, table: tables.Table) -> None:
+        self.entry = entry
+        self._table = table
+
+    def to_dict(self) -> dict[str, dict[str, int]]:
+        """Return a map from key to its value, with mask, prefix_len, or low and high."""
+        found = {}
+        for of in self._table.keys:
+            key = self.entry.keys[of.name]
+            second = {"ternary": "mask", "lpm": "prefix_len"}.get(of.match)
+            if of.match == "range":
+                found[of.name] = {"low": key.value, "high": key.second or 0}
+            else:
+                found[of.name] = {"value": key.value}
+                if second is not None:
+                    found[of.name][second] = key.second or 0
+        return found
+
+
+class Data:
+    """The data of an entry."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.entry = entry
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a map from data field to its value, with action_name and is_default_entry."""
+        found = dict(self.entry.data)
+        if self.entry.action is not None:
+            found["action_name"] = self.entry.action
+        return found | {"is_default_entry": self.entry.is_default}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.entry.data[name]
+
+
+class _Info:
+    """Names of a table's fields. Annotations have no effect: text is always converted by width."""
+
+    def __init__(self, table: tables.Table) -> None:
+        self._table = table
+
+    def key_field_name_list_get(self) -> list[str]:
+        return [of.name for of in self._table.keys]
+
+    def data_field_name_list_get(self, action_name: str | None = None) -> list[str]:
+        return [of.name for of in self._table.actions[self._table.action_name(action_name)]]
+
+    def action_name_list_get(self) -> list[str]:
+        return [name for name in self._table.actions if name is not None]
+
+    def name_get(self) -> str:
+        return f"pipe.{self._table.name}"
+
+    def type_get(self) -> str:
+        return self._table.kind
+
+    def key_field_annotation_add(self, name: str, annotation: str) -> None:
+        pass
+
+    def data_field_annotation_add(self, name: str, action_name: str, annotation: str) -> None:
+        pass
+
+
+class Table:
+    """A table of bfrt_info."""
+
+    def __init__(self, table: tables.Table) -> None:
+        self._table = table
+        self.info = _Info(table)
+
+    def make_key(self, parts: Sequence[KeyTuple]) -> Key:
+        fields = {of.name: of for of in self._table.keys}
+        keys = {}
+        for part in parts:
+            if part.name not in fields:
+                raise BfrtError(
+                    f"{self._table.name}: no key {part.name!r}; expected {', '.join(fields)}"
+                )
+            of = fields[part.name]
+            value, second = part.value, part.mask
+            if part.low is not None:
+                value, second = part.low, part.high
+            converted = None if second is None else self._table.value(of, second)
+            if part.prefix_len is not None:
+                converted = part.prefix_len
+            keys[of.name] = tables.Key(self._table.value(of, value), converted)
+        return Key(Entry(keys, {}), self._table)
+
+    def make_data(self, parts: Sequence[DataTuple] = (), action_name: str | None = None) -> Data:
+        action = self._table.action_name(action_name)
+        pairs = [(part.name, part.value) for part in parts]
+        return Data(Entry({}, data_of(self._table, action, pairs) if pairs else {}, action))
+
+    def entry_add(self, target: Target, keys: Any, data: Any, **_options: Any) -> None:
+        for entry in _joined(keys, data):
+            self._table.add(entry)
+
+    def entry_mod(self, target: Target, keys: Any, data: Any, **_options: Any) -> None:
+        for entry in _joined(keys, data):
+            self._table.modify(entry)
+
+    def entry_add_or_mod(self, target: Target, keys: Any, data: Any, **_options: Any) -> None:
+        for entry in _joined(keys, data):
+            if self._table.get(entry.keys):
+                self._table.modify(entry)
+            else:
+                self._table.add(entry)
+
+    def entry_del(self, target: Target, keys: Any = None, **_options: Any) -> None:
+        if keys is None:
+            self._table.clear()
+        for key in _listed(keys):
+            self._table.delete(key.entry.keys)
+
+    def entry_get(
+        self, target: Target, keys: Any = None, flags: Any = None, **_options: Any
+    ) -> Iterator[tuple[Data, Key]]:
+        wanted: list[Mapping[str, tables.Key] | None] = [k.entry.keys for k in _listed(keys)]
+        found = [e for each in wanted or [None] for e in self._table.get(each)]
+        return iter([(Data(entry), Key(entry, self._table)) for entry in found])
+
+    def default_entry_set(self, target: Target, data: Data, **_options: Any) -> None:
+        self._match_table().set_default(data.entry)
+
+    def default_entry_reset(self, target: Target, **_options: Any) -> None:
+        self._match_table().reset_default()
+
+    def default_entry_get(self, target: Target, **_options: Any) -> Iterator[tuple[Data, None]]:
+        return iter([(Data(self._match_table().default()), None)])
+
+    def usage_get(self, target: Target, *_options: Any) -> Iterator[int]:
+        return iter([len(self._table.get())])
+
+    def operations_execute(self, target: Target, name: str) -> None:
+        """Do nothing: reads return the values of the switch (`Sync`)."""
+
+    def _match_table(self) -> MatchTable:
+        if not isinstance(self._table, MatchTable):
+            raise BfrtError(f"{self._table.name}: this table has no default entry")
+        return self._table
+
+
+def _listed(items: Any) -> Sequence[Any]:
+    if items is None:
+        return []
+    return items if isinstance(items, list | tuple) else [items]
+
+
+def _joined(keys: Any, data: Any) -> Iterable[Entry]:
+    for key, each in zip(_listed(keys), _listed(data), strict=True):
+        yield Entry(key.entry.keys, each.entry.data, each.entry.action)
+
+
+class _BfrtInfo:
+    def __init__(self, switch: Tables) -> None:
+        self._switch = switch
+        everything = [*switch.of_program, *switch.of_device]
+        self.table_dict = {table.name: Table(table) for table in everything}
+
+    def table_get(self, name: str) -> Table:
+        return self.table_dict[self._switch.find(name).name]
+
+
+class ClientInterface:
+    """The connection of a script. The address that it gives has no effect."""
+
+    def __init__(self, *_arguments: Any, **_options: Any) -> None:
+        if not _switch:
+            raise BfrtError("no switch; run the script with `telemark bfrt`")
+        self._info = _BfrtInfo(_switch[0])
+
+    def bind_pipeline_config(self, p4_name: str) -> None:
+        """Do nothing: the switch has only one program."""
+
+    def bfrt_info_get(self, p4_name: str = "") -> _BfrtInfo:
+        return self._info
+
+    def clear_all_tables(self) -> None:
+        for table in _switch[0].of_program:
+            table.clear()
+
+    def tear_down_stream(self) -> None:
+        """Do nothing: the connection ends with the script."""
