@@ -6,8 +6,10 @@ that the caller of the script has chosen with use().
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
+from queue import Empty
 from typing import Any
 
 from importers.bfrt import tables
@@ -57,7 +59,7 @@ class DataTuple:
         self.value = given[0] if given else None
 
 
-class Key:
+class _Key:
     """The keys of an entry."""
 
     def __init__(self, entry: Entry, table: tables.Table) -> None:
@@ -78,22 +80,25 @@ class Key:
                     found[of.name][second] = key.second or 0
         return found
 
+    def __str__(self) -> str:
+        return str(self.to_dict())
 
-class Data:
-    """The data of an entry."""
+
+class _Data:
+    """The data of an entry, or of a message of a digest."""
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
 
     def to_dict(self) -> dict[str, Any]:
         """Return a map from data field to its value, with action_name and is_default_entry."""
-        found = dict(self.entry.data)
-        if self.entry.action is not None:
-            found["action_name"] = self.entry.action
-        return found | {"is_default_entry": self.entry.is_default}
+        return {
+            **self.entry.data,
+            "action_name": self.entry.action, "is_default_entry": self.entry.is_default,
+        }  # fmt: skip
 
-    def __getitem__(self, name: str) -> Any:
-        return self.entry.data[name]
+    def __str__(self) -> str:
+        return str(self.to_dict())
 
 
 class _Info:
@@ -101,6 +106,8 @@ class _Info:
 
     def __init__(self, table: tables.Table) -> None:
         self._table = table
+        self.key_dict = {of.name: of for of in table.keys}
+        self.data_dict = {of.name: of for of in table.actions.get(None, [])}
 
     def key_field_name_list_get(self) -> list[str]:
         return [of.name for of in self._table.keys]
@@ -131,8 +138,8 @@ class Table:
         self._table = table
         self.info = _Info(table)
 
-    def make_key(self, parts: Sequence[KeyTuple]) -> Key:
-        fields = {of.name: of for of in self._table.keys}
+    def make_key(self, parts: Sequence[KeyTuple]) -> _Key:
+        fields = self.info.key_dict
         keys = {}
         for part in parts:
             if part.name not in fields:
@@ -147,54 +154,60 @@ class Table:
             if part.prefix_len is not None:
                 converted = part.prefix_len
             keys[of.name] = tables.Key(self._table.value(of, value), converted)
-        return Key(Entry(keys, {}), self._table)
+        return _Key(Entry(keys, {}), self._table)
 
-    def make_data(self, parts: Sequence[DataTuple] = (), action_name: str | None = None) -> Data:
+    def make_data(
+        self, parts: Sequence[DataTuple] = (), action_name: str | None = None, get: bool = False
+    ) -> _Data:
         action = self._table.action_name(action_name)
-        pairs = [(part.name, part.value) for part in parts]
-        return Data(Entry({}, data_of(self._table, action, pairs) if pairs else {}, action))
+        pairs = [(part.name, part.value) for part in parts if part.value is not None]
+        return _Data(Entry({}, data_of(self._table, action, pairs) if pairs else {}, action))
 
-    def entry_add(self, target: Target, keys: Any, data: Any, **_options: Any) -> None:
-        for entry in _joined(keys, data):
-            self._table.add(entry)
+    def entry_add(
+        self, target: Target, key_list: Any = None, data_list: Any = None, *_: Any, **_options: Any
+    ) -> None:
+        self._table.add(*_joined(key_list, data_list))
 
-    def entry_mod(self, target: Target, keys: Any, data: Any, **_options: Any) -> None:
-        for entry in _joined(keys, data):
-            self._table.modify(entry)
+    def entry_mod(
+        self, target: Target, key_list: Any = None, data_list: Any = None, *_: Any, **_options: Any
+    ) -> None:
+        self._table.modify(*_joined(key_list, data_list))
 
-    def entry_add_or_mod(self, target: Target, keys: Any, data: Any, **_options: Any) -> None:
-        for entry in _joined(keys, data):
-            if self._table.get(entry.keys):
-                self._table.modify(entry)
-            else:
-                self._table.add(entry)
+    def entry_add_or_mod(
+        self, target: Target, key_list: Any = None, data_list: Any = None, *_: Any, **_options: Any
+    ) -> None:
+        self._table.put(*_joined(key_list, data_list))
 
-    def entry_del(self, target: Target, keys: Any = None, **_options: Any) -> None:
-        if keys is None:
+    def entry_del(self, target: Target, key_list: Any = None, *_: Any, **_options: Any) -> None:
+        if not key_list:
             self._table.clear()
-        for key in _listed(keys):
-            self._table.delete(key.entry.keys)
+        else:
+            self._table.delete(*(key.entry.keys for key in _listed(key_list)))
 
     def entry_get(
-        self, target: Target, keys: Any = None, flags: Any = None, **_options: Any
-    ) -> Iterator[tuple[Data, Key]]:
-        wanted: list[Mapping[str, tables.Key] | None] = [k.entry.keys for k in _listed(keys)]
+        self, target: Target, key_list: Any = None, *_: Any, **_options: Any
+    ) -> Iterator[tuple[_Data, _Key]]:
+        wanted: list[Mapping[str, tables.Key] | None] = [k.entry.keys for k in _listed(key_list)]
         found = [e for each in wanted or [None] for e in self._table.get(each)]
-        return iter([(Data(entry), Key(entry, self._table)) for entry in found])
+        if key_list and not found:
+            raise BfrtError(f"{self._table.name}: no entry with these keys")
+        return iter([(_Data(entry), _Key(entry, self._table)) for entry in found])
 
-    def default_entry_set(self, target: Target, data: Data, **_options: Any) -> None:
+    def default_entry_set(self, target: Target, data: _Data, *_: Any, **_options: Any) -> None:
         self._match_table().set_default(data.entry)
 
     def default_entry_reset(self, target: Target, **_options: Any) -> None:
         self._match_table().reset_default()
 
-    def default_entry_get(self, target: Target, **_options: Any) -> Iterator[tuple[Data, None]]:
-        return iter([(Data(self._match_table().default()), None)])
+    def default_entry_get(
+        self, target: Target, *_: Any, **_options: Any
+    ) -> Iterator[tuple[_Data, None]]:
+        return iter([(_Data(self._match_table().default()), None)])
 
     def usage_get(self, target: Target, *_options: Any) -> Iterator[int]:
         return iter([len(self._table.get())])
 
-    def operations_execute(self, target: Target, name: str) -> None:
+    def operations_execute(self, target: Target, table_op: str, **_options: Any) -> None:
         """Do nothing: reads return the values of the switch (`Sync`)."""
 
     def _match_table(self) -> MatchTable:
@@ -209,19 +222,52 @@ def _listed(items: Any) -> Sequence[Any]:
     return items if isinstance(items, list | tuple) else [items]
 
 
-def _joined(keys: Any, data: Any) -> Iterable[Entry]:
+def _joined(keys: Any, data: Any) -> Iterator[Entry]:
     for key, each in zip(_listed(keys), _listed(data), strict=True):
         yield Entry(key.entry.keys, each.entry.data, each.entry.action)
+
+
+@dataclass(frozen=True)
+class _DigestList:
+    """Messages of a digest that arrived together."""
+
+    messages: Sequence[Mapping[str, Any]]
+    target: Target
+
+
+class _Learn:
+    """A digest of bfrt_info."""
+
+    def make_data_list(self, digest: _DigestList) -> list[_Data]:
+        return [_Data(Entry({}, message)) for message in digest.messages]
+
+
+class _TableDict(dict[str, Table]):
+    """Map from the names of tables, which may be abbreviated, to tables."""
+
+    def __init__(self, switch: Tables) -> None:
+        self._find = switch.find
+        super().__init__({of.name: Table(of) for of in (*switch.of_program, *switch.of_device)})
+
+    def __missing__(self, name: str) -> Table:
+        return self[self._find(name).name]
 
 
 class _BfrtInfo:
     def __init__(self, switch: Tables) -> None:
         self._switch = switch
-        everything = [*switch.of_program, *switch.of_device]
-        self.table_dict = {table.name: Table(table) for table in everything}
+        self.p4_name = switch.program_name
+        self.table_dict = _TableDict(switch)
+
+    def p4_name_get(self) -> str:
+        return self.p4_name
 
     def table_get(self, name: str) -> Table:
-        return self.table_dict[self._switch.find(name).name]
+        return self.table_dict[name]
+
+    def learn_get(self, name: str) -> _Learn:
+        self._switch.subscribe(self._switch.find_digest(name))
+        return _Learn()
 
 
 class ClientInterface:
@@ -230,17 +276,45 @@ class ClientInterface:
     def __init__(self, *_arguments: Any, **_options: Any) -> None:
         if not _switch:
             raise BfrtError("no switch; run the script with `telemark bfrt`")
-        self._info = _BfrtInfo(_switch[0])
+        self._switch = _switch[0]
+        self._info = _BfrtInfo(self._switch)
 
     def bind_pipeline_config(self, p4_name: str) -> None:
         """Do nothing: the switch has only one program."""
 
-    def bfrt_info_get(self, p4_name: str = "") -> _BfrtInfo:
+    def bfrt_info_get(self, p4_name: str | None = None) -> _BfrtInfo:
         return self._info
 
     def clear_all_tables(self) -> None:
-        for table in _switch[0].of_program:
+        for table in self._switch.of_program:
             table.clear()
+
+    def digest_get(self, timeout: float = 1) -> _DigestList:
+        """Wait for messages of the digests that learn_get() has returned. Timeout in s."""
+        try:
+            return _DigestList(self._switch.received.get(timeout=timeout)[1], Target())
+        except Empty:
+            raise RuntimeError("no digest within the timeout") from None
 
     def tear_down_stream(self) -> None:
         """Do nothing: the connection ends with the script."""
+
+    _tear_down_stream = tear_down_stream
+
+
+def ipv4_to_bytes(address: str) -> bytearray:
+    """Convert an address."""
+    return bytearray(ip_address(address).packed)
+
+
+ipv6_to_bytes = ipv4_to_bytes
+
+
+def mac_to_bytes(address: str) -> bytearray:
+    """Convert an address."""
+    return bytearray(int(byte, 16) for byte in address.split(":"))
+
+
+def to_bytes(value: int, length: int) -> bytearray:
+    """Convert a number, the most significant byte first."""
+    return bytearray(value.to_bytes(length, "big"))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json as json_format
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from importers.bfrt.tables import (
-    PRIORITY,
     BfrtError,
+    Digest,
     Entry,
     Field,
     Key,
@@ -19,9 +20,13 @@ from importers.bfrt.tables import (
     data_of,
 )
 
-# suffix of the second parameter of a key
-_SECOND = {"ternary": "mask", "lpm": "p_length", "range": "end"}
+# suffixes of the two parameters of a key
+_PAIRS = {
+    "ternary": ("", "_mask"), "lpm": ("", "_p_length"), "range": ("_start", "_end")
+}  # fmt: skip
 _WITH_ACTION = ("add_with_", "mod_with_", "entry_with_", "set_default_with_")
+_TARGET = ("pipe", "gress_dir", "prsr_id")  # parameters of all methods, without effect
+_MAX_DEPTH = 20  # words of a name
 
 
 class Shell:
@@ -31,7 +36,9 @@ class Shell:
         self.pre = _Folder("pre", tables.of_device[:2], "$pre.")
         self.mirror = _Folder("mirror", tables.of_device[2:3], "$mirror.")
         self.port = _Folder("port", tables.of_device[3:], "$")
-        self._program = _Program(tables)
+        # functions that the script has registered, by the name of their digest
+        self.callbacks: dict[str, Callable[..., Any]] = {}
+        self._program = _Program(tables, self.callbacks)
 
     def __getattr__(self, name: str) -> _Program:
         if name.startswith("tf"):
@@ -45,17 +52,42 @@ class Shell:
 
 
 class _Program:
-    def __init__(self, tables: Tables) -> None:
-        self.pipe = _Folder("pipe", tables.of_program)
+    def __init__(self, tables: Tables, callbacks: dict[str, Callable[..., Any]]) -> None:
+        learn = [_Learn(tables, digest, callbacks) for digest in tables.digests]
+        self.pipe = _Folder("pipe", tables.of_program, "", learn)
+
+
+class _Learn:
+    """A digest in bfrt_python."""
+
+    def __init__(
+        self, tables: Tables, digest: Digest, callbacks: dict[str, Callable[..., Any]]
+    ) -> None:
+        self.name = digest.name
+        self._tables = tables
+        self._digest = digest
+        self._callbacks = callbacks
+
+    def callback_register(self, callback: Callable[..., Any]) -> None:
+        """Let a function be called for each list of messages, after the end of the script."""
+        self._callbacks[self.name] = callback
+        self._tables.subscribe(self._digest)
+
+    def callback_deregister(self) -> None:
+        """Cancel callback_register()."""
+        self._callbacks.pop(self.name, None)
 
 
 class _Folder:
-    """Tables whose names begin with the name of a control."""
+    """Tables and digests whose names begin with the name of a control."""
 
-    def __init__(self, name: str, tables: Sequence[Table], prefix: str = "") -> None:
+    def __init__(
+        self, name: str, tables: Sequence[Table], prefix: str = "", learn: Sequence[_Learn] = ()
+    ) -> None:
         self._name = name
         self._tables = tables
         self._prefix = prefix
+        self._learn = learn
 
     def __getattr__(self, name: str) -> Any:
         full = self._prefix + name
@@ -64,10 +96,14 @@ class _Folder:
             if full in (table.name, table.name.lower()):
                 return Node(table)
         inside = [table for table in self._tables if table.name.startswith(f"{full}.")]
-        if not inside:
+        learn = [each for each in self._learn if f"{each.name}.".startswith(f"{full}.")]
+        if learn and learn[0].name == full:
+            return learn[0]
+        if not inside and not learn:
             known = ", ".join(table.name for table in self._tables)
-            raise BfrtError(f"bfrt: {self._name}.{name}: no such table; tables: {known}")
-        return _Folder(f"{self._name}.{name}", inside, f"{full}.")
+            why = "only a Tofino has this table" if self._prefix == "$" else "no such table"
+            raise BfrtError(f"bfrt: {self._name}.{name}: {why}; tables: {known}")
+        return _Folder(f"{self._name}.{name}", inside, f"{full}.", learn)
 
     def info(self, return_info: bool = False, print_info: bool = True) -> Any:
         """Return or print the names and types of the tables."""
@@ -86,7 +122,6 @@ class Node:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._short = _short_names([of.name for of in table.keys])
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         for start in _WITH_ACTION:
@@ -120,33 +155,42 @@ class Node:
         """Restore the default action of the program."""
         self._match_table().reset_default()
 
+    def get_default(self, **_options: Any) -> Item:
+        """Return the default entry."""
+        return Item(self._table, self._match_table().default())
+
     def get(self, *values: Any, regex: bool = False, **named: Any) -> Any:
-        """Return the entry with these keys, or with `regex` all entries."""
-        for option in ("from_hw", "print_ents", "return_ents", "pipe"):
+        """Return the entry with these keys, or -1; with `regex` return all entries."""
+        for option in ("from_hw", "print_ents", "return_ents"):
             named.pop(option, None)
         if regex:
+            if values or named:
+                raise BfrtError(f"{self._table.name}: get() cannot search keys; get all entries")
             return [Item(self._table, entry) for entry in self._table.get()]
         keys = self._split(None, values, named, only_keys=True).keys
         found = self._table.get(keys)
         if not found:
-            raise BfrtError(f"{self._table.name}: no entry with these keys")
+            print(f"{self._table.name}: no entry with these keys")
+            return -1
         return Item(self._table, found[0])
 
-    def dump(self, *, return_ents: bool = False, print_ents: bool = True, **_options: Any) -> Any:
-        """Print all entries, or return them."""
+    def dump(self, *, return_ents: bool = False, json: bool = False, **_options: Any) -> Any:
+        """Print all entries, or return them, as text with `json`."""
         found = self.get(regex=True)
-        if not return_ents and print_ents:
-            print(f"----- {self._table.name} dump start -----")
-            for item in found:
-                print(item)
-            print("----- dump end -----")
-        return found if return_ents else None
+        if json:
+            return json_format.dumps([item.raw() for item in found])
+        if return_ents:
+            return found
+        print(
+            f"----- {self._table.name} Dump Start -----", *found, "----- Dump End -----", sep="\n"
+        )
+        return None
 
-    def info(self, return_info: bool = False, print_info: bool = True) -> Any:
-        """Return or print the keys and the data fields."""
+    def info(self, return_info: bool = False, print_info: bool = True, **_options: Any) -> Any:
+        """Return or print the keys, the data fields, and the number of entries (`usage`)."""
         table = self._table
         found = {
-            "full_name": f"pipe.{table.name}", "type": table.kind,
+            "full_name": f"pipe.{table.name}", "type": table.kind, "usage": len(table.get()),
             "key_fields": [of.name for of in table.keys],
             "data_fields": {a or "": [of.name for of in data] for a, data in table.actions.items()},
         }  # fmt: skip
@@ -158,6 +202,9 @@ class Node:
         """Do nothing, since reads return the values of the switch."""
 
     operation_counter_sync = operation_register_sync
+
+    def symmetric_mode_set(self, _is_symmetric: bool) -> None:
+        """Do nothing, since there is one pipe."""
 
     def _add(self, action: str | None, *values: Any, **named: Any) -> None:
         self._table.add(self._split(action, values, named))
@@ -188,103 +235,107 @@ class Node:
         self, action: str | None, values: Sequence[Any], named: Mapping[str, Any],
         *, only_keys: bool = False, only_data: bool = False,
     ) -> Entry:  # fmt: skip
-        """Return the entry that the arguments of a call describe. Raises BfrtError."""
+        """Return the entry that the arguments of a call describe. Raises BfrtError.
+
+        As in bfrt_python, a missing parameter is 0, and a key without value and mask matches
+        everything.
+        """
         table = self._table
-        parts: list[tuple[str, Field | None]] = []  # parameters, in the order of the call
-        if not only_data:
-            for of in table.keys:
-                parts.append((self._short[of.name], of))
-                if of.match in _SECOND:
-                    parts.append((f"{self._short[of.name]}_{_SECOND[of.match]}", None))
+        keys = [] if only_data else table.keys
         data = [] if only_keys else table.actions[action]
-        short_data = _short_names([of.name for of in data])
-        known = [name for name, _ in parts] + [short_data[of.name] for of in data]
+        short_keys, short_data = _parameters(keys, data)
+        parameters = {
+            of.name: [name + suffix for suffix in _PAIRS.get(of.match, ("",))]
+            for of, name in zip(keys, short_keys, strict=True)
+        }
+        known = [name for names in parameters.values() for name in names] + short_data
         if len(values) > len(known):
             raise BfrtError(f"{table.name}: {len(values)} values; expected {', '.join(known)}")
         given = dict(zip(known, values, strict=False))
+        any_case = {name.lower(): name for name in known}
         for name, value in named.items():
-            name = "match_priority" if name.upper() == PRIORITY[1:] else name
-            right = _start_of_range(name, known)
-            if right not in known or right in given:
-                why = "is given twice" if right in given else "is unknown"
+            right = name if name in known else any_case.get(name.lower())
+            if right is None and name in _TARGET:
+                continue
+            if right is None or right in given:
+                why = "is unknown" if right is None else "is given twice"
                 raise BfrtError(f"{table.name}: {name} {why}; expected {', '.join(known)}")
             given[right] = value
-        keys = {}
-        for name, key in parts:
-            if key is not None and given.get(name) is not None:
-                second = None
-                if key.match in _SECOND:
-                    second = self._second(key, given.get(f"{name}_{_SECOND[key.match]}"))
-                keys[key.name] = Key(table.value(key, given[name]), second)
-        pairs = [(of.name, given[short_data[of.name]]) for of in data
-                 if given.get(short_data[of.name]) is not None]  # fmt: skip
-        return Entry(keys, data_of(table, action, pairs) if data else {}, action)
+        found = {}
+        for of in keys:
+            pair = [given.get(name) for name in parameters[of.name]]
+            if of.match != "ternary" or pair != [None, None]:
+                found[of.name] = self._key(of, *pair)
+        needed = 0 if isinstance(table, MatchTable) else None
+        pairs = [(of.name, given.get(name, needed))
+                 for of, name in zip(data, short_data, strict=True)]  # fmt: skip
+        used = [(name, needed if value is None else value) for name, value in pairs]
+        used = [(name, value) for name, value in used if value is not None]
+        return Entry(found, data_of(table, action, used) if data else {}, action)
 
-    def _second(self, of: Field, value: Any) -> int | None:
-        if value is None:
-            return None
-        return self._table.value(replace(of, bits=max(of.bits, 8)), value)
+    def _key(self, of: Field, first: Any, second: Any = None) -> Key:
+        value = self._table.value(of, 0 if first is None else first)
+        if of.match == "exact" or (of.match == "ternary" and second is None):
+            return Key(value)
+        # the prefix length of a key of few bits can have more bits
+        wide = replace(of, bits=max(of.bits, 8)) if of.match == "lpm" else of
+        return Key(value, self._table.value(wide, 0 if second is None else second))
 
 
 class Item:
-    """An entry in bfrt_python."""
+    """An entry in bfrt_python. As there, the names in `key` and `data` are bytes."""
 
     def __init__(self, table: Table, entry: Entry) -> None:
         self._table = table
-        self._entry = entry
+        self._keys = entry.keys
+        self.key = {name.encode(): key.value for name, key in entry.keys.items()}
+        self.data = {name.encode(): value for name, value in entry.data.items()}
+        self.action = entry.action
 
-    @property
-    def key(self) -> dict[bytes, Any]:
-        """The keys by name. As in bfrt_python, names are bytes."""
-        return {name.encode(): key.value for name, key in self._entry.keys.items()}
+    def push(self, **_options: Any) -> None:
+        """Change the entry in the switch, or insert it."""
+        pairs = [(name.decode(), value) for name, value in self.data.items()]
+        data = data_of(self._table, self.action, pairs) if pairs else {}
+        self._table.put(Entry(self._keys, data, self.action))
 
-    @property
-    def data(self) -> dict[bytes, Any]:
-        """The data by name. As in bfrt_python, names are bytes."""
-        return {name.encode(): value for name, value in self._entry.data.items()}
-
-    @property
-    def action(self) -> str | None:
-        """The full name of the action."""
-        return self._entry.action
-
-    def push(self) -> None:
-        """Write the entry."""
-        self._table.add(self._entry)
-
-    def remove(self) -> None:
+    def remove(self, **_options: Any) -> None:
         """Delete the entry."""
-        self._table.delete(self._entry.keys)
+        self._table.delete(self._keys)
 
-    def update(self) -> None:
+    def update(self, **_options: Any) -> None:
         """Read the entry again."""
-        self._entry = self._table.get(self._entry.keys)[0]
+        for entry in self._table.get(self._keys):
+            self.__init__(self._table, entry)  # type: ignore[misc]
+
+    def raw(self) -> dict[str, Any]:
+        """Return the entry as it is in JSON."""
+        return {
+            "table_name": f"pipe.{self._table.name}", "action": self.action,
+            "key": {name.decode(): value for name, value in self.key.items()},
+            "data": {name.decode(): value for name, value in self.data.items()},
+        }  # fmt: skip
 
     def __str__(self) -> str:
         keys = ", ".join(
             f"{name}={key.value:#x}" + ("" if key.second is None else f"/{key.second:#x}")
-            for name, key in self._entry.keys.items()
+            for name, key in self._keys.items()
         )
-        data = ", ".join(f"{name}={value}" for name, value in self._entry.data.items())
-        return f"{keys} -> {self._entry.action or ''}({data})"
+        data = ", ".join(f"{name.decode()}={value}" for name, value in self.data.items())
+        return f"{keys} -> {self.action or ''}({data})"
 
 
-def _short_names(names: Sequence[str]) -> dict[str, str]:
-    """Return the parameter of each field: its last word, or the whole name if others share it.
+def _parameters(keys: Sequence[Field], data: Sequence[Field]) -> tuple[list[str], list[str]]:
+    """Return the parameters of the keys and data fields: as few last words as are unique.
 
-    A name without its `$` is in small letters if it is a key of the device.
+    A name without its `$` is `MATCH_PRIORITY` or a field of a table of the device.
     """
-    last = [name.rpartition(".")[2].lstrip("$") for name in names]
-    found = {}
-    for name, word in zip(names, last, strict=True):
-        whole = name.replace(".", "_").lstrip("$")
-        found[name] = word if last.count(word) == 1 else whole
-        if name == PRIORITY:
-            found[name] = "match_priority"
-    return found
-
-
-def _start_of_range(name: str, known: Sequence[str]) -> str:
-    """Return the parameter of the start of a range, which scripts call `KEY_start`."""
-    start = name.removesuffix("_start")
-    return start if name not in known and f"{start}_end" in known else name
+    names = [of.name for of in (*keys, *data)]
+    for word in ("$", "[", "]", "-", ":"):
+        names = [name.replace(word, "" if word == "$" else "_") for name in names]
+    for depth in range(1, _MAX_DEPTH):
+        short = ["_".join(name.split(".")[-depth:]) for name in names]
+        if len({*short}) == len(short):
+            return short[: len(keys)], short[len(keys) :]
+    return [f"{name}_key" for name in short[: len(keys)]], [
+        f"{name}_data" for name in short[len(keys) :]
+    ]

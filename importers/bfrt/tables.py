@@ -13,7 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from queue import Queue
+from typing import Any, SupportsInt, TypeVar
 
 import finsy as fy
 from finsy.p4client import P4ClientError
@@ -27,7 +28,11 @@ from telemark.session.error_reporting import refusal
 
 PRIORITY = "$MATCH_PRIORITY"  # the smallest wins
 AT_ONCE = 1024  # max entries per write request
+ONLY_ON_TOFINO = ("$", "tf1.", "tf2.", "tf3.")  # prefixes of tables of the device
 ELECTION_ID = 100  # above the default of finsy's controllers
+
+
+T = TypeVar("T", "Table", "Digest")
 
 
 class BfrtError(TestbedError):
@@ -43,8 +48,8 @@ class Connection:
     """
 
     def __init__(self, address: str, device_id: int) -> None:
-        # finsy also requests gNMI, which these switches do not support
-        logging.getLogger("finsy").setLevel(logging.ERROR)
+        # finsy also requests gNMI, which these switches do not support, and logs what this raises
+        logging.getLogger("finsy").setLevel(logging.CRITICAL + 1)
         options = fy.SwitchOptions(device_id=device_id, initial_election_id=ELECTION_ID)
         self.switch = fy.Switch("switch", address, options)
         connected: Future[None] = Future()
@@ -58,6 +63,11 @@ class Connection:
             raise BfrtError(
                 f"{address}: {refusal(error)}; expected the P4Runtime address of a running switch"
             ) from error
+        except asyncio.CancelledError:
+            raise BfrtError(
+                f"{address}: cannot use the P4Info of the switch, for example since a table has"
+                " two keys isValid()"
+            ) from None
 
     async def _stay_connected(self, connected: Future[None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -66,15 +76,25 @@ class Connection:
             async with self.switch:
                 connected.set_result(None)
                 await self._ends.wait()
-        except P4ClientError as error:
-            if connected.done():
-                raise
+        except (P4ClientError, asyncio.CancelledError) as error:
             connected.set_exception(error)
 
     def close(self) -> None:
         """End the connection."""
         self._loop.call_soon_threadsafe(self._ends.set)
         self._thread.join()
+
+    def subscribe(self, digest: str, received: Queue[tuple[str, list[Any]]]) -> None:
+        """Put the name of the digest, and the list of its messages, into a queue as they arrive."""
+
+        async def receive() -> None:
+            async for each in self.switch.read_digests(alias):
+                received.put((digest, list(each)))
+                await self.switch.write([each.ack()])
+
+        alias = self.switch.p4info.digests[digest].alias
+        self._loop.call_soon_threadsafe(lambda: self.switch.create_task(receive()))
+        self.write(digest, [+fy.P4DigestEntry(alias, max_list_size=100, max_timeout_ns=10**7)])
 
     def write(self, where: str, updates: Sequence[Any]) -> None:
         """Write updates (finsy's +entity, ~entity, -entity). Raises BfrtError."""
@@ -91,6 +111,9 @@ class Connection:
         return self._call(where, collect())
 
     def _call(self, where: str, coroutine: Any) -> Any:
+        if not self.switch.is_up:
+            coroutine.close()
+            raise BfrtError(f"{where}: the connection to the switch has ended")
         try:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
         except P4ClientError as error:
@@ -116,9 +139,19 @@ class Key:
     second: int | None = None
 
 
+class PerPipe(list[int]):
+    """The values of a register's cell per pipe. All ports of minip4 belong to one pipe.
+
+    Hence there is one value, which has every index, since a script may use any pipe.
+    """
+
+    def __getitem__(self, index: Any) -> Any:
+        return super().__getitem__(0 if isinstance(index, int) else index)
+
+
 @dataclass(frozen=True)
 class Entry:
-    """An entry. Registers have a list of values per data field, one per pipe."""
+    """An entry. Data fields of registers are lists with a value per pipe."""
 
     keys: Mapping[str, Key]
     data: Mapping[str, Any]
@@ -137,25 +170,29 @@ class Table(ABC):
     actions: dict[str | None, list[Field]]  # data fields by action; None: without an action
 
     @abstractmethod
-    def add(self, entry: Entry) -> None:
-        """Insert an entry. Raises BfrtError."""
+    def add(self, *entries: Entry) -> None:
+        """Insert entries. Raises BfrtError."""
 
     @abstractmethod
-    def modify(self, entry: Entry) -> None:
-        """Change an entry. Raises BfrtError."""
+    def modify(self, *entries: Entry) -> None:
+        """Change entries. Raises BfrtError."""
 
     @abstractmethod
-    def delete(self, keys: Mapping[str, Key]) -> None:
-        """Delete an entry. Raises BfrtError."""
+    def delete(self, *keys: Mapping[str, Key]) -> None:
+        """Delete entries. Raises BfrtError."""
 
     @abstractmethod
     def get(self, keys: Mapping[str, Key] | None = None) -> list[Entry]:
-        """Return the entry with these keys, or all entries. Raises BfrtError."""
+        """Return the entry with these keys if it exists, or all entries. Raises BfrtError."""
+
+    def put(self, *entries: Entry) -> None:
+        """Change entries, or insert those that do not exist. Raises BfrtError."""
+        for entry in entries:
+            (self.modify if self.get(entry.keys) else self.add)(entry)
 
     def clear(self) -> None:
         """Delete all entries."""
-        for entry in self.get():
-            self.delete(entry.keys)
+        self.delete(*(entry.keys for entry in self.get()))
 
     def action_name(self, name: str | None) -> str | None:
         """Return the full name of an action. Raises BfrtError."""
@@ -169,14 +206,12 @@ class Table(ABC):
 
     def value(self, of: Field, given: Any) -> int:
         """Convert a value: a number, text such as "0x0a" or an address, or bytes."""
-        if isinstance(given, bool | int):
-            given = str(int(given))
         if isinstance(given, bytes | bytearray):
-            given = str(int.from_bytes(given, "big"))
-        if not isinstance(given, str):
+            given = int.from_bytes(given, "big")
+        if not isinstance(given, str | SupportsInt):
             raise BfrtError(f"{self.name}: {of.name}: {given!r}: expected a number or text")
         try:
-            return number(given, of.bits)
+            return number(given if isinstance(given, str) else str(int(given)), of.bits)
         except CommandError as error:
             raise BfrtError(f"{self.name}: {of.name}: {error}") from None
 
@@ -185,29 +220,29 @@ class MatchTable(Table):
     """A match-action table of the program."""
 
     def __init__(self, connection: Connection, table: Any) -> None:
-        fields = [Field(f.name, f.bitwidth, _MATCHES[f.match_type]) for f in table.match_fields]
+        fields = [
+            Field(_key_name(f.name), f.bitwidth, _MATCHES[f.match_type]) for f in table.match_fields
+        ]
         actions: dict[str | None, list[Field]] = {
             action.name: [Field(p.name, p.bitwidth) for p in action.params]
             for action in table.actions
         }
         super().__init__(connection, table.name, "MATCH_DIRECT", fields, actions)
         self.has_priority = any(f.match_type in WITH_PRIORITY for f in table.match_fields)
-        self._aliases = {f.alias: f.name for f in table.match_fields}
+        self.size = table.size
+        # map from name in BfRt to name in P4Runtime
+        self._names = {_key_name(f.name): f.alias for f in table.match_fields}
         if self.has_priority:
             self.keys.append(Field(PRIORITY, 31))
 
-    def add(self, entry: Entry) -> None:
-        self.connection.write(self.name, [+self._entry(entry.keys, entry)])
+    def add(self, *entries: Entry) -> None:
+        self.connection.write(self.name, [+self._entry(each.keys, each) for each in entries])
 
-    def modify(self, entry: Entry) -> None:
-        self.connection.write(self.name, [~self._entry(entry.keys, entry)])
+    def modify(self, *entries: Entry) -> None:
+        self.connection.write(self.name, [~self._entry(each.keys, each) for each in entries])
 
-    def delete(self, keys: Mapping[str, Key]) -> None:
-        self.connection.write(self.name, [-self._entry(keys)])
-
-    def clear(self) -> None:
-        entries = [-self._entry(entry.keys) for entry in self.get()]
-        self.connection.write(self.name, entries)
+    def delete(self, *keys: Mapping[str, Key]) -> None:
+        self.connection.write(self.name, [-self._entry(each) for each in keys])
 
     def get(self, keys: Mapping[str, Key] | None = None) -> list[Entry]:
         wanted = fy.P4TableEntry(self.name) if keys is None else self._entry(keys)
@@ -250,39 +285,44 @@ class MatchTable(Table):
             elif of.match == "exact":
                 if given is None:
                     raise BfrtError(f"{self.name}: no value for the key {of.name}")
-                match[of.name] = given.value
+                match[self._names[of.name]] = given.value
             elif given is None:
                 continue
             elif of.match == "ternary":
                 mask = everything if given.second is None else given.second
                 if mask:
-                    match[of.name] = (given.value & mask, mask)
+                    match[self._names[of.name]] = (given.value & mask, mask)
             elif of.match == "lpm":
                 length = of.bits if given.second is None else given.second
                 if length:
                     kept = everything ^ (everything >> length)
-                    match[of.name] = (given.value & kept, length)
+                    match[self._names[of.name]] = (given.value & kept, length)
             else:
                 last = given.value if given.second is None else given.second
                 if (given.value, last) != (0, everything):
-                    match[of.name] = (given.value, last)
+                    match[self._names[of.name]] = (given.value, last)
         action = None if entry is None else self._action(entry)
         return fy.P4TableEntry(self.name, match=fy.Match(match), priority=priority, action=action)
 
     def _found(self, entry: Any) -> Entry:
-        given = {self._aliases.get(key, key): value for key, value in (entry.match or {}).items()}
+        given = entry.match or {}
         keys = {}
         for of in self.keys:
             if of.name == PRIORITY:
                 keys[of.name] = Key(MAX_PRIORITY - entry.priority)
             elif of.match == "exact":
-                keys[of.name] = Key(int(given[of.name]))
+                keys[of.name] = Key(int(given[self._names[of.name]]))
             else:
                 nothing = (0, (1 << of.bits) - 1) if of.match == "range" else (0, 0)
-                keys[of.name] = Key(*given.get(of.name, nothing))
+                keys[of.name] = Key(*given.get(self._names[of.name], nothing))
         if entry.action is None:
             return Entry(keys, {})
         return Entry(keys, {**entry.action.args}, entry.action.name)
+
+
+def _key_name(name: str) -> str:
+    """Return BfRt's name of a key: the key isValid() ends with $valid."""
+    return name.removesuffix("$") if name.endswith(".$valid$") else name
 
 
 _MATCHES = {
@@ -304,19 +344,18 @@ class ArrayTable(Table):
     def cell(self, entry: Entry) -> Any:
         """Return the entity of P4Runtime for an entry. Raises BfrtError."""
 
-    def add(self, entry: Entry) -> None:
-        self.modify(entry)
+    def add(self, *entries: Entry) -> None:
+        self.modify(*entries)
 
-    def modify(self, entry: Entry) -> None:
-        self.connection.write(self.name, [~self.cell(entry)])
+    def modify(self, *entries: Entry) -> None:
+        self.connection.write(self.name, [~self.cell(entry) for entry in entries])
 
-    def delete(self, keys: Mapping[str, Key]) -> None:
+    def delete(self, *keys: Mapping[str, Key]) -> None:
         raise BfrtError(f"{self.name}: its entries cannot be deleted; use clear()")
 
     def clear(self) -> None:
         zero = dict.fromkeys((of.name for of in self.actions[None]), 0)
-        cells = [self.cell(Entry({self.index.name: Key(i)}, zero)) for i in range(self.size)]
-        self.connection.write(self.name, [~cell for cell in cells])
+        self.modify(*(Entry({self.index.name: Key(i)}, zero) for i in range(self.size)))
 
     def at(self, keys: Mapping[str, Key]) -> int:
         """Return the index of an entry. Raises BfrtError."""
@@ -336,7 +375,10 @@ class RegisterTable(ArrayTable):
         super().__init__(connection, register.name, "REGISTER", [self.index], {None: data})
 
     def cell(self, entry: Entry) -> Any:
-        values = {name.rpartition(".")[2]: value for name, value in entry.data.items()}
+        values = {
+            name.rpartition(".")[2]: value[0] if isinstance(value, list) else value
+            for name, value in entry.data.items()
+        }
         data: Any = values if self._is_struct else values.get("f1", 0)
         return fy.P4RegisterEntry(self.name, index=self.at(entry.keys), data=data)
 
@@ -346,7 +388,7 @@ class RegisterTable(ArrayTable):
         return [
             Entry(
                 {self.index.name: Key(cell.index)},
-                {of.name: [_part(cell.data, of.name)] for of in self.actions[None]},
+                {of.name: PerPipe([_part(cell.data, of.name)]) for of in self.actions[None]},
             )
             for cell in cells
         ]
@@ -414,33 +456,37 @@ class MeterTable(ArrayTable):
 
 @dataclass
 class StoredTable(Table):
-    """A table of the device whose entries the script itself has added, e.g. multicast nodes."""
+    """A table of the device, e.g. of multicast nodes. Its entries are kept here."""
 
     entries: dict[int, Entry] = field(default_factory=dict)
 
-    def add(self, entry: Entry) -> None:
-        number = self.number(entry.keys)
-        if number in self.entries:
-            raise BfrtError(f"{self.name}: {self.keys[0].name} {number} already exists")
-        self.write(number, entry, is_new=True)
-        self.entries[number] = entry
+    def add(self, *entries: Entry) -> None:
+        for entry in entries:
+            number = self.number(entry.keys)
+            if number in self.entries:
+                raise BfrtError(f"{self.name}: {self.keys[0].name} {number} already exists")
+            self.write(number, entry, is_new=True)
+            self.entries[number] = entry
 
-    def modify(self, entry: Entry) -> None:
-        number = self.number(entry.keys)
-        self.existing(number)
-        self.write(number, entry, is_new=False)
-        self.entries[number] = entry
+    def modify(self, *entries: Entry) -> None:
+        for entry in entries:
+            number = self.number(entry.keys)
+            self.existing(number)
+            self.write(number, entry, is_new=False)
+            self.entries[number] = entry
 
-    def delete(self, keys: Mapping[str, Key]) -> None:
-        number = self.number(keys)
-        self.existing(number)
-        self.remove(number)
-        del self.entries[number]
+    def delete(self, *keys: Mapping[str, Key]) -> None:
+        for each in keys:
+            number = self.number(each)
+            self.existing(number)
+            self.remove(number)
+            del self.entries[number]
 
     def get(self, keys: Mapping[str, Key] | None = None) -> list[Entry]:
         if keys is None:
             return [*self.entries.values()]
-        return [self.existing(self.number(keys))]
+        number = self.number(keys)
+        return [self.entries[number]] if number in self.entries else []
 
     def existing(self, number: int) -> Entry:
         """Return an entry. Raises BfrtError."""
@@ -480,13 +526,17 @@ class NodeTable(StoredTable):
 
 
 class GroupTable(StoredTable):
-    """Multicast groups."""
+    """Multicast groups. The nodes of groups that an earlier script has added are unknown."""
 
     def __init__(self, connection: Connection, nodes: NodeTable) -> None:
         data = [Field("$MULTICAST_NODE_ID"), Field("$MULTICAST_NODE_L1_XID_VALID"),
                 Field("$MULTICAST_NODE_L1_XID")]  # fmt: skip
         super().__init__(connection, "$pre.mgid", "PRE_MGID", [Field("$MGID", 16)], {None: data})
         self._nodes = nodes
+        for group in connection.read(self.name, fy.P4MulticastGroupEntry()):
+            self.entries[group.multicast_group_id] = Entry(
+                {"$MGID": Key(group.multicast_group_id)}, {}
+            )
 
     def write(self, number: int, entry: Entry, *, is_new: bool) -> None:
         nodes = entry.data.get("$MULTICAST_NODE_ID", [])
@@ -510,6 +560,11 @@ class MirrorTable(StoredTable):
             connection, "$mirror.cfg", "MIRROR_CFG", [Field("$sid", 16)],
             {"$normal": [Field(name) for name in names]},
         )  # fmt: skip
+        for session in connection.read(self.name, fy.P4CloneSessionEntry()):
+            data = dict(zip([self.PORT], session.replicas, strict=False))
+            data |= {self.LENGTH: session.packet_length_bytes, "$session_enable": bool(data)}
+            keys = {"$sid": Key(session.session_id)}
+            self.entries[session.session_id] = Entry(keys, data, "$normal")
 
     def write(self, number: int, entry: Entry, *, is_new: bool) -> None:
         port, length = entry.data.get(self.PORT), entry.data.get(self.LENGTH, 0)
@@ -531,18 +586,32 @@ class PortTable(StoredTable):
 
     def __init__(self, connection: Connection) -> None:
         names = ("$SPEED", "$FEC", "$N_LANES", "$PORT_ENABLE", "$AUTO_NEGOTIATION",
-                 "$LOOPBACK_MODE", "$TX_MTU", "$RX_MTU")  # fmt: skip
+                 "$LOOPBACK_MODE", "$PORT_DIR", "$TX_MTU", "$RX_MTU")  # fmt: skip
         super().__init__(
             connection, "$PORT", "PORT_CFG", [Field("$DEV_PORT", 9)],
             {None: [Field(name) for name in names]},
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Digest:
+    """A digest of the program. Its messages arrive after Tables.subscribe()."""
+
+    name: str
+    kind: str = "LEARN"
+
+
 class Tables:
-    """All tables of a switch."""
+    """All tables and digests of a switch."""
 
     def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         info = connection.switch.p4info
+        self.program_name = info.pkg_info.name or "program"
+        self.digests = [Digest(each.name) for each in info.digests]
+        # names of digests, and messages: maps from field to value
+        self.received: Queue[tuple[str, list[Any]]] = Queue()
+        self._subscribed: set[str] = set()
         nodes = NodeTable(connection)
         self.of_device: list[Table] = [
             nodes, GroupTable(connection, nodes), MirrorTable(connection), PortTable(connection)
@@ -562,10 +631,26 @@ class Tables:
         for table in self.of_device:
             if table.name in (name, f"${name}"):
                 return table
-        try:
-            return find("table", name.removeprefix("pipe."), self.of_program)
-        except CommandError as error:
-            raise BfrtError(str(error)) from None
+        if name.startswith(ONLY_ON_TOFINO):
+            raise BfrtError(f"{name}: only a Tofino has this table")
+        return _find("table", name, self.of_program)
+
+    def find_digest(self, name: str) -> Digest:
+        """Return the digest with this name. Raises BfrtError."""
+        return _find("digest", name, self.digests)
+
+    def subscribe(self, digest: Digest) -> None:
+        """Let the switch send the messages of a digest, which arrive in `received`."""
+        if digest.name not in self._subscribed:
+            self._subscribed.add(digest.name)
+            self._connection.subscribe(digest.name, self.received)
+
+
+def _find(kind: str, name: str, objects: Sequence[T]) -> T:
+    try:
+        return find(kind, name.removeprefix("pipe."), objects)
+    except CommandError as error:
+        raise BfrtError(str(error)) from None
 
 
 def _widths(register: Any) -> dict[str, int]:

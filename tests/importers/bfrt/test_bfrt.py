@@ -179,7 +179,8 @@ print(p4.pace.get(3).data)
     assert capsys.readouterr().out.splitlines() == [
         "[77]",
         "{'$REGISTER_INDEX': {'value': 3}} "
-        "{'Ingress.pairs.low': [8], 'Ingress.pairs.high': [9], 'is_default_entry': False}",
+        "{'Ingress.pairs.low': [8], 'Ingress.pairs.high': [9], 'action_name': None, "
+        "'is_default_entry': False}",
         "{b'$COUNTER_SPEC_PKTS': 5, b'$COUNTER_SPEC_BYTES': 600} 16",
         "{b'$METER_SPEC_CIR_KBPS': 8, b'$METER_SPEC_PIR_KBPS': 16, "
         "b'$METER_SPEC_CBS_KBITS': 4, b'$METER_SPEC_PBS_KBITS': 4}",
@@ -220,13 +221,24 @@ bfrt.mirror.cfg.add_with_normal(sid=5, direction="BOTH", ucast_egress_port=1)
     assert session.replicas == (2,)
 
 
+GRPC = (
+    "import bfrt_grpc.client as gc; i = gc.ClientInterface('', 0, 0).bfrt_info_get();"
+    "t = i.table_get('exact_t'); k = t.make_key([gc.KeyTuple('hdr.probe.mac', 5)])"
+)
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
         ("bfrt.x.pipe.Ingress.nothing.clear()", "pipe.Ingress.nothing: no such table; tables: "),
         ("bfrt.x.pipe.Ingress.exact_t.add_with_fly(1, 2)", "no action 'fly'; expected one of Ing"),
-        ("bfrt.x.pipe.Ingress.exact_t.add_with_send(mac=1)", "Ingress.send needs port"),
-        ("bfrt.x.pipe.Ingress.exact_t.add_with_send(port=1)", "no value for the key hdr.probe.mac"),
+        (f"{GRPC}; t.entry_add(gc.Target(), [k], [t.make_data([], 'send')])", "send needs port"),
+        (f"{GRPC}; t.entry_del(gc.Target(), [t.make_key([])])", "no value for the key hdr.probe."),
+        (f"{GRPC}; i.table_get('$PORT_STAT')", "$PORT_STAT: only a Tofino has this table"),
+        (f"{GRPC}; list(t.entry_get(gc.Target(), [k]))", "exact_t: no entry with these keys"),
+        ("bfrt.port.port_hdl_info.get(1, 0)", "port.port_hdl_info: only a Tofino has this table"),
+        ("import port_mgr_pd_rpc; port_mgr_pd_rpc.connect()", "connect: only Tofino's SDE has"),
+        ("bfrt.x.pipe.Ingress.exact_t.get(regex=True, mac='^1')", "get() cannot search keys"),
         ("bfrt.x.pipe.Ingress.exact_t.add_with_send(1, 2, 3)", "3 values; expected mac, port"),
         ("bfrt.x.pipe.Ingress.exact_t.add_with_send(1, mac=2)", "mac is given twice"),
         ("bfrt.x.pipe.Ingress.exact_t.add_with_send(mac=1, prot=2)", "prot is unknown"),
