@@ -104,7 +104,7 @@ def run_script(code: CodeType, path: Path, arguments: list[str], tables: Tables)
     except Exception as error:
         shown = traceback.StackSummary.extract(iter(_frames(error))).format()
         print("Traceback (most recent call last):\n", *shown,
-              *traceback.format_exception_only(error), sep="", file=sys.stderr)  # fmt: skip
+              *traceback.format_exception_only(error), sep="", end="", file=sys.stderr)  # fmt: skip
         return FAILED
     return 0
 

@@ -230,7 +230,8 @@ class MatchTable(Table):
         super().__init__(connection, table.name, "MATCH_DIRECT", fields, actions)
         self.has_priority = any(f.match_type in WITH_PRIORITY for f in table.match_fields)
         self.size = table.size
-        # map from name in BfRt to name in P4Runtime
+        self._full_names = {action.alias: action.name for action in table.actions}
+        # map from name of a key in BfRt to its name in P4Runtime
         self._names = {_key_name(f.name): f.alias for f in table.match_fields}
         if self.has_priority:
             self.keys.append(Field(PRIORITY, 31))
@@ -261,8 +262,8 @@ class MatchTable(Table):
     def default(self) -> Entry:
         """Return the default entry. Raises BfrtError."""
         wanted = fy.P4TableEntry(self.name, is_default_action=True)
-        found = self._found(self.connection.read(self.name, wanted)[0])
-        return Entry({}, found.data, found.action, is_default=True)
+        action = self.connection.read(self.name, wanted)[0].action
+        return Entry({}, {**action.args}, self._full_names[action.name], is_default=True)
 
     def _action(self, entry: Entry) -> fy.Action:
         name = self.action_name(entry.action)
@@ -317,7 +318,7 @@ class MatchTable(Table):
                 keys[of.name] = Key(*given.get(self._names[of.name], nothing))
         if entry.action is None:
             return Entry(keys, {})
-        return Entry(keys, {**entry.action.args}, entry.action.name)
+        return Entry(keys, {**entry.action.args}, self._full_names[entry.action.name])
 
 
 def _key_name(name: str) -> str:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import finsy as fy
 import pytest
 
-from importers.bfrt.tables import Connection
+from importers.bfrt import shell
+from importers.bfrt.cli import run_script
+from importers.bfrt.tables import Connection, Digest, Field, PerPipe, Tables
 from telemark.cli import main
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "bfrt.p4"
@@ -21,22 +25,34 @@ HIGHEST = 2**31 - 1  # priority in P4Runtime of BfRt's priority 0
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Return the P4Runtime address of a switch without interfaces."""
+def switch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Any]:
+    """Return a function that starts a switch without interfaces: its process and its address."""
     folder = tmp_path_factory.mktemp("switch")
     json_file, p4info = folder / "x.json", folder / "x.txtpb"
     command = [sys.executable, "-m", "minip4.cli"]
     subprocess.run([*command, "compile", str(PROGRAM), "-o", str(json_file), "--p4runtime-files",
                     str(p4info)], check=True)  # fmt: skip
-    with subprocess.Popen(
-        [*command, "switch", str(json_file), "--p4info", str(p4info),
-         "--grpc-server-addr", "127.0.0.1:0"],
-        stdout=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        yield process.stdout.readline().split(",")[1].strip()
-        process.terminate()
-        process.communicate()
+
+    @contextmanager
+    def start() -> Iterator[tuple[subprocess.Popen[str], str]]:
+        with subprocess.Popen(
+            [*command, "switch", str(json_file), "--p4info", str(p4info),
+             "--grpc-server-addr", "127.0.0.1:0"],
+            stdout=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            yield process, process.stdout.readline().split(",")[1].strip()
+            process.terminate()
+            process.communicate()
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def address(switch: Callable[[], Any]) -> Iterator[str]:
+    """Return the P4Runtime address of a switch."""
+    with switch() as (_, address):
+        yield address
 
 
 @pytest.fixture
@@ -85,8 +101,7 @@ p4.masked_t.add_with_drop(0, 0, 0, 0xffff, 4)
 p4.prefix_t.entry_with_send(address="10.0.0.0", address_p_length=8, port=9).push()
 bfrt.complete_operations()
 """
-CLIENT = (
-    """
+CLIENT = """
 import bfrt_grpc.client as gc
 interface = gc.ClientInterface("localhost:50052", client_id=0, device_id=0)
 interface.bind_pipeline_config("some_program")
@@ -97,7 +112,7 @@ exact.info.key_field_annotation_add("hdr.probe.mac", "mac")
 def key(table, *parts):
     return table.make_key([gc.KeyTuple(*p) if isinstance(p, tuple) else p for p in parts])
 exact.entry_add(target,
-    [key(exact, ("hdr.probe.mac", "02:00:00:00:00:01")), key(exact, ("hdr.probe.mac", %d + 1))],
+    [key(exact, ("hdr.probe.mac", "02:00:00:00:00:01")), key(exact, ("hdr.probe.mac", MAC + 1))],
     [exact.make_data([gc.DataTuple("port", 7)], "Ingress.send"),
      exact.make_data([gc.DataTuple("group", 0x11)], "copy")])
 masked.entry_add(target,
@@ -107,9 +122,7 @@ masked.entry_add(target,
     [masked.make_data([gc.DataTuple("port", val=8)], "send"), masked.make_data([], "drop")])
 prefix.entry_add(target, [key(prefix, gc.KeyTuple("hdr.probe.address", 10 << 24, prefix_len=8))],
                  [prefix.make_data([gc.DataTuple("port", 9)], "Ingress.send")])
-"""
-    % MAC
-)  # noqa: UP031  # the script contains braces
+""".replace("MAC", str(MAC))
 
 
 @pytest.mark.parametrize("script", [TREE, CLIENT], ids=["bfrt_python", "bfrt_grpc"])
@@ -277,3 +290,220 @@ def test_a_switch_or_a_script_that_does_not_exist(
     script.write_text("pass")
     assert main(["bfrt", "--switch", "127.0.0.1:1", str(script)]) == 2
     assert "telemark: error: 127.0.0.1:1: " in capsys.readouterr().err
+
+
+def test_push_changes_an_entry_that_exists(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    script = (
+        "t = bfrt.x.pipe.Ingress.exact_t\nt.add_with_send(1, 7)\n"
+        "item = t.get(1)\nitem.data[b'port'] = 9\nitem.push()\n"
+    )
+    assert bfrt(script) == 0
+    (entry,) = read(fy.P4TableEntry("Ingress.exact_t"))
+    assert entry.action.args == {"port": 9}
+
+
+def test_missing_parameters_are_0(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    """As in bfrt_python, only a ternary key without value and mask matches everything."""
+    script = "p4 = bfrt.x.pipe.Ingress\np4.exact_t.add_with_send()\np4.masked_t.add_with_send()\n"
+    assert bfrt(script) == 0
+    (exact,) = read(fy.P4TableEntry("Ingress.exact_t"))
+    assert (exact["mac"], exact.action.args) == (0, {"port": 0})
+    (masked,) = read(fy.P4TableEntry("Ingress.masked_t"))
+    assert (masked.match, masked.priority) == ({"number": (0, 0)}, HIGHEST)
+
+
+def test_a_range_that_starts_at_0(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    assert bfrt("bfrt.x.pipe.Ingress.masked_t.add_with_drop(number_end=9)") == 0
+    (entry,) = read(fy.P4TableEntry("Ingress.masked_t"))
+    assert entry.match == {"number": (0, 9)}
+
+
+@pytest.mark.parametrize(
+    ("keys", "data", "expected"),
+    [
+        (["hdr.ip.src", "$MATCH_PRIORITY"], ["port"], ["src", "MATCH_PRIORITY", "port"]),
+        (["hdr.a.src", "hdr.b.src", "x.y"], [], ["a_src", "b_src", "x_y"]),
+        (["meta.port"], ["port"], ["meta_port", "port"]),
+        (["port"], ["port"], ["port_key", "port_data"]),
+        (["hdr.path[0].id", "hdr.ip.$valid"], [], ["id", "valid"]),
+    ],
+)
+def test_names_of_parameters(keys: list[str], data: list[str], expected: list[str]) -> None:
+    found = shell._parameters([Field(name) for name in keys], [Field(name) for name in data])
+    assert [*found[0], *found[1]] == expected
+
+
+def test_values_per_pipe_have_any_index_but_count_once() -> None:
+    values = PerPipe([7])
+    assert (values[0], values[1], values[3], sum(values), len(values)) == (7, 7, 7, 7, 1)
+
+
+def test_objects_for_addresses(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    script = (
+        "from ipaddress import ip_address\n"
+        "bfrt.x.pipe.Ingress.prefix_t.add_with_send(ip_address('10.0.0.0'), 8, 9.0)\n"
+        "import bfrt_grpc.client as gc\n"
+        "t = gc.ClientInterface('', 0, 0).bfrt_info_get().table_get('exact_t')\n"
+        "key = gc.KeyTuple('hdr.probe.mac', gc.mac_to_bytes('02:00:00:00:00:01'))\n"
+        "data = [gc.DataTuple('port', gc.ipv4_to_bytes('0.0.0.7'))]\n"
+        "t.entry_add(gc.Target(), [t.make_key([key])], [t.make_data(data, 'send')])\n"
+    )
+    assert bfrt(script) == 0
+    (prefix,) = read(fy.P4TableEntry("Ingress.prefix_t"))
+    assert (prefix.match, prefix.action.args) == ({"address": (TEN, 8)}, {"port": 9})
+    (exact,) = read(fy.P4TableEntry("Ingress.exact_t"))
+    assert (exact.match, exact.action.args) == ({"mac": MAC}, {"port": 7})
+
+
+def test_a_batch_continues_after_an_entry_that_exists(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = (
+        "keys = [t.make_key([gc.KeyTuple('hdr.probe.mac', n)]) for n in (5, 5, 6)]\n"
+        "t.entry_add(gc.Target(), keys, [t.make_data([gc.DataTuple('port', 1)], 'send')] * 3)"
+    )
+    assert bfrt(f"{GRPC}\n{line}") == 1
+    assert "setup.py:3: Ingress.exact_t: rejected by the switch: ALREADY" in capsys.readouterr().err
+    assert {e["mac"] for e in read(fy.P4TableEntry("Ingress.exact_t"))} == {5, 6}
+
+
+def test_what_scripts_print_of_tables(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str], read: Callable[[Any], list[Any]]
+) -> None:
+    script = (
+        "import json\nt = bfrt.x.pipe.Ingress.exact_t\nprint(t.get(1))\nt.add_with_send(1, 7)\n"
+        "print(t.info(return_info=True, print_info=False)['usage'], t.get_default().action)\n"
+        "print(json.loads(t.dump(json=True)))\nt.dump(table=True, from_hw=True)\n"
+    )
+    assert bfrt(script) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Ingress.exact_t: no entry with these keys", "-1", "1 Ingress.drop",
+        "[{'table_name': 'pipe.Ingress.exact_t', 'action': 'Ingress.send', "
+        "'key': {'hdr.probe.mac': 1}, 'data': {'port': 7}}]",
+        "----- Ingress.exact_t Dump Start -----", "hdr.probe.mac=0x1 -> Ingress.send(port=7)",
+        "----- Dump End -----",
+    ]  # fmt: skip
+
+
+def test_groups_and_sessions_of_an_earlier_script(bfrt: Callable[[str], int]) -> None:
+    """A script that clears them can run again."""
+    script = """
+bfrt.pre.mgid.clear()
+bfrt.mirror.cfg.clear()
+bfrt.pre.node.add(1, 5, [], [1])
+bfrt.pre.mgid.add(70, [1])
+bfrt.mirror.cfg.add_with_normal(sid=70, ucast_egress_port=3)
+"""
+    assert bfrt(script) == 0
+    assert bfrt(script) == 0
+    assert bfrt("assert bfrt.mirror.cfg.get(70).data[b'$ucast_egress_port'] == 3") == 0
+
+
+def test_imports_of_the_sdk(bfrt: Callable[[str], int]) -> None:
+    script = (
+        "import os, sys\nsys.path.append(os.environ['SDE_INSTALL'] + os.environ['SDE'])\n"
+        "import bfrt_grpc.bfruntime_pb2 as pb2\nimport bfrt_grpc.bfruntime_pb2_grpc as grpc\n"
+        "from bfrtcli import *\nbfrt.x.pipe.Ingress.exact_t.symmetric_mode_set(False)\n"
+    )
+    assert bfrt(script) == 0
+
+
+def test_a_text_as_exit_status(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bfrt("import sys\nsys.exit('no port')") == 1
+    assert capsys.readouterr().err == "no port\n"
+
+
+def test_an_exception_ends_the_script_with_its_traceback(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bfrt("\nprint(1 / 0)") == 1
+    first, frame, *_, last = capsys.readouterr().err.splitlines()
+    assert (first, last) == ("Traceback (most recent call last):",
+                             "ZeroDivisionError: division by zero")  # fmt: skip
+    assert 'setup.py", line 2, in <module>' in frame
+
+
+def test_ctrl_c_ends_the_script_and_the_connection(bfrt: Callable[[str], int]) -> None:
+    before = threading.active_count()
+    assert bfrt("raise KeyboardInterrupt") == 130
+    assert threading.active_count() == before
+
+
+def test_threads_of_the_script_end_before_the_connection(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    script = (
+        "import threading\n"
+        "add = lambda: bfrt.x.pipe.Ingress.exact_t.add_with_send(1, 7)\n"
+        "threading.Timer(0.1, lambda: threading.Timer(0.1, add).start()).start()\n"
+    )
+    assert bfrt(script) == 0
+    assert len(read(fy.P4TableEntry("Ingress.exact_t"))) == 1
+
+
+def test_a_switch_that_ends_during_the_script(
+    switch: Callable[[], Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with switch() as (process, address):
+        script = tmp_path / "setup.py"
+        script.write_text(
+            f"import os, signal\nos.kill({process.pid}, signal.SIGKILL)\n"
+            "while True: bfrt.x.pipe.Ingress.exact_t.clear()\n"
+        )
+        assert main(["bfrt", "--switch", address, str(script)]) == 1
+    error = capsys.readouterr().err
+    assert "setup.py:3: Ingress.exact_t: " in error
+    assert error.count("\n") == 1
+
+
+def test_digests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A callback gets messages after the end of the script, until Ctrl-C."""
+    tables = FakeTables()
+    script = """
+import bfrt_grpc.client as gc
+interface = gc.ClientInterface("", 0, 0)
+info = interface.bfrt_info_get()
+learn = info.learn_get("flow")
+print(*[data.to_dict()["port"] for data in learn.make_data_list(interface.digest_get())])
+try:
+    interface.digest_get(timeout=0)
+except RuntimeError:
+    print("none")
+def callback(dev_id, pipe_id, direction, parser_id, session, messages):
+    print(messages)
+    raise KeyboardInterrupt
+bfrt.x.pipe.Deparser.flow.callback_register(callback)
+bfrt.x.pipe.Deparser.flow.callback_deregister()
+bfrt.x.pipe.Deparser.flow.callback_register(callback)
+print("end")
+"""
+    tables.received.put(("Deparser.flow", [{"port": 1}, {"port": 2}]))
+    with pytest.raises(KeyboardInterrupt):
+        run_script(compile(script, "x.py", "exec"), tmp_path / "x.py", [], tables)
+    assert capsys.readouterr().out == "1 2\nnone\nend\n[{'port': 3}]\n"
+
+
+class FakeTables(Tables):
+    """A switch with a digest, which sends a message when the second subscription is made."""
+
+    def __init__(self) -> None:
+        self.digests = [Digest("Deparser.flow")]
+        self.of_program, self.of_device = [], []
+        self.program_name = "x"
+        self.received = Queue()
+        self._subscriptions = 0
+
+    def subscribe(self, digest: Digest) -> None:
+        self._subscriptions += 1
+        if self._subscriptions == 2:
+            self.received.put((digest.name, [{"port": 3}]))
