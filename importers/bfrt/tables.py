@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -29,7 +30,6 @@ from telemark.session.error_reporting import refusal
 PRIORITY = "$MATCH_PRIORITY"  # the smallest wins
 AT_ONCE = 1024  # max entries per write request
 ONLY_ON_TOFINO = ("$", "tf1.", "tf2.", "tf3.")  # prefixes of tables of the device
-ELECTION_ID = 100  # above the default of finsy's controllers
 
 
 T = TypeVar("T", "Table", "Digest")
@@ -50,7 +50,9 @@ class Connection:
     def __init__(self, address: str, device_id: int) -> None:
         # finsy also requests gNMI, which these switches do not support, and logs what this raises
         logging.getLogger("finsy").setLevel(logging.CRITICAL + 1)
-        options = fy.SwitchOptions(device_id=device_id, initial_election_id=ELECTION_ID)
+        # above the ids of other controllers, and of scripts that started earlier
+        election_id = time.time_ns() // 1000
+        options = fy.SwitchOptions(device_id=device_id, initial_election_id=election_id)
         self.switch = fy.Switch("switch", address, options)
         connected: Future[None] = Future()
         stay = self._stay_connected(connected)

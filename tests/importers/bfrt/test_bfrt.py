@@ -439,6 +439,11 @@ def test_ctrl_c_ends_the_script_and_the_connection(bfrt: Callable[[str], int]) -
     assert threading.active_count() == before
 
 
+def test_the_last_script_becomes_primary(address: str) -> None:
+    with connected(address), connected(address) as second:
+        second.write("test", [~fy.P4RegisterEntry("Ingress.plain", index=1, data=5)])
+
+
 def test_threads_of_the_script_end_before_the_connection(
     bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
 ) -> None:
