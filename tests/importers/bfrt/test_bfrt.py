@@ -407,6 +407,11 @@ bfrt.mirror.cfg.add_with_normal(sid=70, ucast_egress_port=3)
     assert bfrt("assert bfrt.mirror.cfg.get(70).data[b'$ucast_egress_port'] == 3") == 0
 
 
+def test_each_name_is_the_name_of_the_program(bfrt: Callable[[str], int]) -> None:
+    script = "assert i.p4_name == 'x'\nif i.p4_name_get() != 'y': raise SystemExit(1)"
+    assert bfrt(f"{GRPC}\n{script}") == 0
+
+
 def test_imports_of_the_sdk(bfrt: Callable[[str], int]) -> None:
     script = (
         "import os, sys\nsys.path.append(os.environ['SDE_INSTALL'] + os.environ['SDE'])\n"
@@ -504,7 +509,6 @@ class FakeTables(Tables):
     def __init__(self) -> None:
         self.digests = [Digest("Deparser.flow")]
         self.of_program, self.of_device = [], []
-        self.program_name = "x"
         self.received = Queue()
         self._subscriptions = 0
 
