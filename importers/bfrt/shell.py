@@ -56,6 +56,10 @@ class _Program:
         learn = [_Learn(tables, digest, callbacks) for digest in tables.digests]
         self.pipe = _Folder("pipe", tables.of_program, "", learn)
 
+    def __getattr__(self, pipeline: str) -> Any:
+        """Return one of several pipelines, whose name is the start of the names of its tables."""
+        return getattr(self.pipe, pipeline)
+
 
 class _Learn:
     """A digest in bfrt_python."""

@@ -407,6 +407,12 @@ bfrt.mirror.cfg.add_with_normal(sid=70, ucast_egress_port=3)
     assert bfrt("assert bfrt.mirror.cfg.get(70).data[b'$ucast_egress_port'] == 3") == 0
 
 
+def test_one_of_several_pipelines() -> None:
+    tables = FakeTables()
+    tables.digests = [Digest("a.Deparser.flow")]
+    assert shell.Shell(tables).x.a.Deparser.flow.name == "a.Deparser.flow"
+
+
 def test_each_name_is_the_name_of_the_program(bfrt: Callable[[str], int]) -> None:
     script = "assert i.p4_name == 'x'\nif i.p4_name_get() != 'y': raise SystemExit(1)"
     assert bfrt(f"{GRPC}\n{script}") == 0
