@@ -38,6 +38,7 @@ class Shell:
         self.port = _Folder("port", tables.of_device[3:], "$")
         # functions that the script has registered, by the name of their digest
         self.callbacks: dict[str, Callable[..., Any]] = {}
+        self.p4_programs_list = ["program"]
         self._program = _Program(tables, self.callbacks)
 
     def __getattr__(self, name: str) -> _Program:
@@ -79,7 +80,9 @@ class _Learn:
 
     def callback_deregister(self) -> None:
         """Cancel callback_register()."""
-        self._callbacks.pop(self.name, None)
+        if self.name not in self._callbacks:
+            raise BfrtError(f"{self.name}: no callback is registered")
+        del self._callbacks[self.name]
 
 
 class _Folder:

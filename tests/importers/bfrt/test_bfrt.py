@@ -498,9 +498,13 @@ except RuntimeError:
 def callback(dev_id, pipe_id, direction, parser_id, session, messages):
     print(messages)
     raise KeyboardInterrupt
-bfrt.x.pipe.Deparser.flow.callback_register(callback)
-bfrt.x.pipe.Deparser.flow.callback_deregister()
-bfrt.x.pipe.Deparser.flow.callback_register(callback)
+flow = bfrt.x.pipe.Deparser.flow
+try:
+    flow.callback_deregister()
+except Exception:  # no callback is registered
+    flow.callback_register(print)
+    flow.callback_deregister()
+    flow.callback_register(callback)
 print("end")
 """
     tables.received.put(("Deparser.flow", [{"port": 1}, {"port": 2}]))
