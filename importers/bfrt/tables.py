@@ -543,7 +543,12 @@ class GroupTable(StoredTable):
 
     def write(self, number: int, entry: Entry, *, is_new: bool) -> None:
         nodes = entry.data.get("$MULTICAST_NODE_ID", [])
-        replicas = [copy for node in nodes for copy in self._nodes.replicas(node)]
+        replicas: list[tuple[int, int]] = []
+        for node in nodes:
+            for port, rid in self._nodes.replicas(node):
+                while (port, rid) in replicas:  # P4Runtime refuses equal copies
+                    rid += 1
+                replicas.append((port, rid))
         group = fy.P4MulticastGroupEntry(number, replicas=replicas)
         self.connection.write(self.name, [+group if is_new else ~group])
 
