@@ -415,12 +415,12 @@ def test_one_of_several_pipelines() -> None:
 
 def test_copies_to_one_port(bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]) -> None:
     script = (
-        "for node in (81, 82, 83): bfrt.pre.node.add(node, DEV_PORT=[7])\n"
+        "for node in (81, 82, 83): bfrt.pre.node.add(node, 4, DEV_PORT=[7])\n"
         "bfrt.pre.mgid.add(80, [81, 82, 83])\n"
     )
     assert bfrt(script) == 0
     (group,) = read(fy.P4MulticastGroupEntry(80))
-    assert [(int(r.port), r.instance) for r in group.replicas] == [(7, 0), (7, 1), (7, 2)]
+    assert [(int(r.port), r.instance) for r in group.replicas] == [(7, 4), (7, 5), (7, 6)]
 
 
 def test_each_name_is_the_name_of_the_program(bfrt: Callable[[str], int]) -> None:
