@@ -311,7 +311,7 @@ class ClientInterface:
     def tear_down_stream(self) -> None:
         """Do nothing: the connection ends with the script."""
 
-    _tear_down_stream = tear_down_stream
+    _tear_down_stream = __del__ = tear_down_stream
 
 
 def ipv4_to_bytes(address: str) -> bytearray:
