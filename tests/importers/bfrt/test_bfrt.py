@@ -424,7 +424,8 @@ def test_copies_to_one_port(bfrt: Callable[[str], int], read: Callable[[Any], li
 
 
 def test_each_name_is_the_name_of_the_program(bfrt: Callable[[str], int]) -> None:
-    script = "gc.ClientInterface().__del__()\nassert i.p4_name == 'x'\nif i.p4_name_get() != 'y': raise SystemExit(1)"
+    script = "assert i.p4_name == 'x'\nif i.p4_name_get() != 'y': raise SystemExit(1)\n"
+    script += "gc.ClientInterface().__del__()"
     assert bfrt(f"{GRPC}\n{script}") == 0
 
 
