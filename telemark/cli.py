@@ -12,6 +12,7 @@ from telemark.session.cli import Parser
 # modules, because this package must not import packages that depend on it.
 _COMMANDS = {
     "run": ("importers.cli", "run a network description of p4lang/tutorials or p4-utils"),
+    "bfrt": ("importers.bfrt.cli", "run a BfRt script of a TNA program on a running switch"),
     "dta": (
         "controllers.dta.manager.cli",
         "start, query and stop a DTA system",

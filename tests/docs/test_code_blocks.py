@@ -26,7 +26,14 @@ PAGES = [
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"(?<=\n\n)(?:    .*\n(?:\n(?=    ))?)+")
 # tests/docs/test_* execute the fenced blocks of these pages.
-EXECUTED = {"controllers.md", "minip4.md", "networks.md", "own-program.md", "run-experiments.md"}
+EXECUTED = {
+    "controllers.md",
+    "minip4.md",
+    "networks.md",
+    "own-program.md",
+    "run-experiments.md",
+    "tofino-programs.md",
+}
 SCRIPT = re.compile(
     r"(?<![\w/])(?:\./)?((?:experiments|benchmarks|docs|collectors|tools)/[\w/]+\.py|\w+\.sh)\b"
 )

@@ -1,0 +1,140 @@
+"""Run a BfRt control script on a switch that runs a TNA program.
+
+SCRIPT is a script for bfrt_python or for bfrt_grpc.client, as the authors of a program for Tofino
+wrote it. Its calls become P4Runtime requests to the switch. The address in the script has no
+effect. The script runs with your rights: read it first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import traceback
+from ipaddress import ip_address
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+from importers.bfrt import client
+from importers.bfrt.shell import Shell
+from importers.bfrt.tables import BfrtError, Connection, Tables
+from telemark.session import cli
+
+FAILED, INTERRUPTED = 1, 130
+_SDK = (
+    "bfrt_grpc", "bfrt_grpc.bfruntime_pb2", "bfrt_grpc.bfruntime_pb2_grpc", "bfrtcli",
+    "port_mgr_pd_rpc",
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `telemark bfrt`."""
+    parser.add_argument(
+        "--switch", default="127.0.0.1:9559", metavar="HOST:PORT",
+        help="P4Runtime address of the switch (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--device-id", type=cli.positive_int, default=1, metavar="N",
+        help="device id of the switch (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("script", type=Path, metavar="SCRIPT", help="the script")
+    parser.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT", help="arguments of the script"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the script. Return its exit status: 1 if it failed, 2 if it could not be run."""
+    try:
+        code = compile(options.script.read_text(), str(options.script), "exec")
+        connection = Connection(options.switch, options.device_id)
+    except (OSError, UnicodeDecodeError, SyntaxError, BfrtError) as error:
+        print(f"telemark: error: {error}; expected a Python script and a running switch",
+              file=sys.stderr)  # fmt: skip
+        return cli.UNUSABLE
+    try:
+        return run_script(code, options.script, options.arguments, Tables(connection))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        connection.close()
+
+
+def run_script(code: CodeType, path: Path, arguments: list[str], tables: Tables) -> int:
+    """Run a compiled script with the names of bfrt_python and of bfrt_grpc.client.
+
+    If the script registers callbacks for digests, they are called until Ctrl-C.
+    """
+    client.use(tables)
+    shell = Shell(tables)
+    names = {
+        "bfrt": shell,
+        "ip": lambda text: int(ip_address(text)),
+        "mac": lambda text: int(text.replace(":", "").replace("-", ""), 16),
+    }
+    sdk = {name: _ModuleOfSdk(name) for name in _SDK}
+    sdk["bfrt_grpc"].__dict__.update(
+        client=client, bfruntime_pb2=sdk["bfrt_grpc.bfruntime_pb2"],
+        bfruntime_pb2_grpc=sdk["bfrt_grpc.bfruntime_pb2_grpc"],
+    )  # fmt: skip
+    sdk["bfrtcli"].__dict__.update(names)
+    sys.modules |= {**sdk, "bfrt_grpc.client": client}
+    for name in ("SDE", "SDE_INSTALL"):  # scripts add folders in them to sys.path
+        os.environ.setdefault(name, "/no-sde")
+    sys.argv = [str(path), *arguments]
+    sys.path.insert(0, str(path.parent.absolute()))
+    try:
+        before = threading.enumerate()
+        exec(code, {"__name__": "__main__", "__file__": str(path), **names})
+        _wait_for_threads(before)
+        while shell.callbacks:
+            digest, messages = tables.received.get()
+            if digest in shell.callbacks:
+                shell.callbacks[digest](0, 0, 0, 0, None, messages)
+    except SystemExit as end:
+        if isinstance(end.code, int | None):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return FAILED
+    except BfrtError as error:
+        print(f"{_place(error)}: {error}", file=sys.stderr)
+        return FAILED
+    except Exception as error:
+        shown = traceback.StackSummary.extract(iter(_frames(error))).format()
+        print("Traceback (most recent call last):\n", *shown,
+              *traceback.format_exception_only(error), sep="", end="", file=sys.stderr)  # fmt: skip
+        return FAILED
+    return 0
+
+
+def _wait_for_threads(before: list[threading.Thread]) -> None:
+    """Wait for the threads of the script, which may start other threads, such as timers."""
+    while others := [
+        thread for thread in threading.enumerate() if not thread.daemon and thread not in before
+    ]:
+        others[0].join()
+
+
+class _ModuleOfSdk(ModuleType):
+    """A module that scripts import, although most do not use it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise BfrtError(f"{self.__name__}.{name}: only Tofino's SDE has this")
+
+
+def _place(error: Exception) -> str:
+    """Return file and line of the script's last call."""
+    frame, line = _frames(error)[-1]
+    return f"{frame.f_code.co_filename}:{line}"
+
+
+def _frames(error: Exception) -> list[tuple[FrameType, int]]:
+    """Return the frames of the script and of the modules that it uses, without ours."""
+    return [
+        at for at in traceback.walk_tb(error.__traceback__)
+        if not at[0].f_globals.get("__name__", "").startswith("importers.bfrt.")
+    ]  # fmt: skip

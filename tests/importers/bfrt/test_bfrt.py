@@ -1,0 +1,540 @@
+"""BfRt scripts on a running switch process. Expected entries are read back through P4Runtime."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import finsy as fy
+import pytest
+
+from importers.bfrt import shell
+from importers.bfrt.cli import run_script
+from importers.bfrt.tables import Connection, Digest, Field, PerPipe, Tables
+from telemark.cli import main
+
+PROGRAM = Path(__file__).parents[1] / "programs" / "bfrt.p4"
+MAC, TEN = 0x020000000001, 10 << 24
+HIGHEST = 2**31 - 1  # priority in P4Runtime of BfRt's priority 0
+
+
+@pytest.fixture(scope="module")
+def switch(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Any]:
+    """Return a function that starts a switch without interfaces: its process and its address."""
+    folder = tmp_path_factory.mktemp("switch")
+    json_file, p4info = folder / "x.json", folder / "x.txtpb"
+    command = [sys.executable, "-m", "minip4.cli"]
+    subprocess.run([*command, "compile", str(PROGRAM), "-o", str(json_file), "--p4runtime-files",
+                    str(p4info)], check=True)  # fmt: skip
+
+    @contextmanager
+    def start() -> Iterator[tuple[subprocess.Popen[str], str]]:
+        with subprocess.Popen(
+            [*command, "switch", str(json_file), "--p4info", str(p4info),
+             "--grpc-server-addr", "127.0.0.1:0"],
+            stdout=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            yield process, process.stdout.readline().split(",")[1].strip()
+            process.terminate()
+            process.communicate()
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def address(switch: Callable[[], Any]) -> Iterator[str]:
+    """Return the P4Runtime address of a switch."""
+    with switch() as (_, address):
+        yield address
+
+
+@pytest.fixture
+def bfrt(address: str, tmp_path: Path) -> Callable[[str], int]:
+    """Return a function that runs the text of a script, and returns the exit status."""
+
+    def run(text: str) -> int:
+        script = tmp_path / "setup.py"
+        script.write_text(text)
+        # the device id that `minip4 switch` has without --device-id
+        return main(["bfrt", "--switch", address, "--device-id", "1", str(script), "an argument"])
+
+    return run
+
+
+@contextmanager
+def connected(address: str) -> Iterator[Connection]:
+    connection = Connection(address, 1)
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def read(address: str) -> Iterator[Callable[[Any], list[Any]]]:
+    """Return a function that reads entities through P4Runtime. At the end, tables are emptied."""
+
+    def entities(wanted: Any) -> list[Any]:
+        with connected(address) as connection:
+            return connection.read("test", wanted)
+
+    yield entities
+    names = [f"Ingress.{name}_t" for name in ("exact", "masked", "prefix")]
+    with connected(address) as connection:
+        for name in names:
+            entries = connection.read("test", fy.P4TableEntry(name))
+            connection.write("test", [-entry for entry in entries])
+
+
+TREE = """
+p4 = bfrt.some_program.pipe.Ingress
+p4.exact_t.add_with_send(mac=mac("02:00:00:00:00:01"), port=7)
+p4.exact_t.add_with_copy("02:00:00:00:00:02", 0x11)
+p4.masked_t.add_with_send(address=ip("10.0.0.0"), address_mask="255.0.0.0", number_start=5,
+                          number_end=9, match_priority=3, port=8)
+p4.masked_t.add_with_drop(0, 0, 0, 0xffff, 4)
+p4.prefix_t.entry_with_send(address="10.0.0.0", address_p_length=8, port=9).push()
+bfrt.complete_operations()
+"""
+CLIENT = """
+import bfrt_grpc.client as gc
+interface = gc.ClientInterface("localhost:50052", client_id=0, device_id=0)
+interface.bind_pipeline_config("some_program")
+info, target = interface.bfrt_info_get("some_program"), gc.Target(device_id=0, pipe_id=0xffff)
+exact, masked = info.table_get("Ingress.exact_t"), info.table_get("pipe.Ingress.masked_t")
+prefix = info.table_get("prefix_t")
+exact.info.key_field_annotation_add("hdr.probe.mac", "mac")
+def key(table, *parts):
+    return table.make_key([gc.KeyTuple(*p) if isinstance(p, tuple) else p for p in parts])
+exact.entry_add(target,
+    [key(exact, ("hdr.probe.mac", "02:00:00:00:00:01")), key(exact, ("hdr.probe.mac", MAC + 1))],
+    [exact.make_data([gc.DataTuple("port", 7)], "Ingress.send"),
+     exact.make_data([gc.DataTuple("group", 0x11)], "copy")])
+masked.entry_add(target,
+    [key(masked, gc.KeyTuple("hdr.probe.address", "10.0.0.0", mask=0xff000000),
+         gc.KeyTuple("hdr.probe.number", low=5, high=9), ("$MATCH_PRIORITY", 3)),
+     key(masked, ("hdr.probe.address", 0, 0), ("$MATCH_PRIORITY", 4))],
+    [masked.make_data([gc.DataTuple("port", val=8)], "send"), masked.make_data([], "drop")])
+prefix.entry_add(target, [key(prefix, gc.KeyTuple("hdr.probe.address", 10 << 24, prefix_len=8))],
+                 [prefix.make_data([gc.DataTuple("port", 9)], "Ingress.send")])
+""".replace("MAC", str(MAC))
+
+
+@pytest.mark.parametrize("script", [TREE, CLIENT], ids=["bfrt_python", "bfrt_grpc"])
+def test_entries_of_tables(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]], script: str
+) -> None:
+    assert bfrt(script) == 0
+    exact = read(fy.P4TableEntry("Ingress.exact_t"))
+    assert {(e["mac"], *e.action.args.items()) for e in exact} == {
+        (MAC, ("port", 7)), (MAC + 1, ("group", 0x11))
+    }  # fmt: skip
+    first, second = sorted(read(fy.P4TableEntry("Ingress.masked_t")), key=lambda e: -e.priority)
+    assert (first.match, first.priority) == (
+        {"address": (TEN, 0xFF000000), "number": (5, 9)}, HIGHEST - 3
+    )  # fmt: skip
+    assert first.action.args == {"port": 8}
+    assert (second.match or {}, second.priority, second.action.args) == ({}, HIGHEST - 4, {})
+    (prefix,) = read(fy.P4TableEntry("Ingress.prefix_t"))
+    assert (prefix.match, prefix.action.args) == ({"address": (TEN, 8)}, {"port": 9})
+
+
+def test_entries_are_modified_and_deleted(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    script = (
+        "t = bfrt.x.pipe.Ingress.exact_t\n"
+        "t.add_with_send(1, 7)\nt.add_with_send(2, 7)\nt.add_with_send(3, 7)\n"
+        "t.mod_with_send(mac=1, port=9)\nt.delete(mac=2)\n"
+        "for item in t.get(regex=True):\n    if item.key[b'hdr.probe.mac'] == 3: item.remove()\n"
+    )
+    assert bfrt(script) == 0
+    (left,) = read(fy.P4TableEntry("Ingress.exact_t"))
+    assert (left.match, left.action.args) == ({"mac": 1}, {"port": 9})
+    assert bfrt("bfrt.x.pipe.Ingress.exact_t.clear()") == 0
+    assert read(fy.P4TableEntry("Ingress.exact_t")) == []
+
+
+def test_default_actions(bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]) -> None:
+    default = fy.P4TableEntry("Ingress.exact_t", is_default_action=True)
+    assert bfrt("bfrt.x.pipe.Ingress.exact_t.set_default_with_send(port=3)") == 0
+    assert read(default)[0].action.args == {"port": 3}
+    assert bfrt("bfrt.x.pipe.Ingress.exact_t.reset_default()") == 0
+    assert read(default)[0].action.name == "drop"
+
+
+def test_registers_counters_and_meters(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The script reads back what it wrote, and P4Runtime agrees."""
+    script = """
+import bfrt_grpc.client as gc
+p4 = bfrt.x.pipe.Ingress
+p4.plain.mod(REGISTER_INDEX=3, f1=77)
+p4.pairs.mod(3, 8, 9)
+p4.counts.mod(COUNTER_INDEX=3, COUNTER_SPEC_PKTS=5, COUNTER_SPEC_BYTES=600)
+p4.pace.mod(METER_INDEX=3, METER_SPEC_CIR_KBPS=8, METER_SPEC_PIR_KBPS=16,
+            METER_SPEC_CBS_KBITS=4, METER_SPEC_PBS_KBITS=4)
+print(p4.plain.get(3, from_hw=True).data[b"Ingress.plain.f1"])
+t = gc.ClientInterface("", 0, 0).bfrt_info_get("x").table_get("Ingress.pairs")
+for data, key in t.entry_get(gc.Target(0), [t.make_key([gc.KeyTuple("$REGISTER_INDEX", 3)])],
+                             {"from_hw": True}):
+    print(key.to_dict(), data.to_dict())
+print(p4.counts.get(3).data, len(p4.plain.dump(return_ents=True)))
+print(p4.pace.get(3).data)
+"""
+    assert bfrt(script) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "[77]",
+        "{'$REGISTER_INDEX': {'value': 3}} "
+        "{'Ingress.pairs.low': [8], 'Ingress.pairs.high': [9], 'action_name': None, "
+        "'is_default_entry': False}",
+        "{b'$COUNTER_SPEC_PKTS': 5, b'$COUNTER_SPEC_BYTES': 600} 16",
+        "{b'$METER_SPEC_CIR_KBPS': 8, b'$METER_SPEC_PIR_KBPS': 16, "
+        "b'$METER_SPEC_CBS_KBITS': 4, b'$METER_SPEC_PBS_KBITS': 4}",
+    ]
+    (cell,) = read(fy.P4RegisterEntry("Ingress.plain", index=3))
+    assert cell.data == 77
+    (meter,) = read(fy.P4MeterEntry("Ingress.pace", index=3))
+    assert meter.config == fy.P4MeterConfig(cir=1000, cburst=500, pir=2000, pburst=500)
+    assert bfrt("bfrt.x.pipe.Ingress.plain.clear()") == 0
+    assert {cell.data for cell in read(fy.P4RegisterEntry("Ingress.plain"))} == {0}
+
+
+def test_multicast_groups_mirror_sessions_and_ports(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    script = """
+import bfrt_grpc.client as gc
+bfrt.port.port.add(DEV_PORT=1, SPEED="BF_SPEED_10G", FEC="BF_FEC_TYP_NONE", PORT_ENABLE=True)
+bfrt.pre.node.add(MULTICAST_NODE_ID=1, MULTICAST_RID=5, MULTICAST_LAG_ID=[], DEV_PORT=[1, 2])
+bfrt.pre.node.entry(2, 6, [], [3]).push()
+bfrt.pre.mgid.add(MGID=9, MULTICAST_NODE_ID=[1, 2], MULTICAST_NODE_L1_XID_VALID=[0, 0],
+                  MULTICAST_NODE_L1_XID=[0, 0])
+info = gc.ClientInterface("", 0, 0).bfrt_info_get("x")
+t = info.table_get("$mirror.cfg")
+t.entry_add(gc.Target(0), [t.make_key([gc.KeyTuple("$sid", 4)])],
+            [t.make_data([gc.DataTuple("$direction", str_val="EGRESS"),
+                          gc.DataTuple("$ucast_egress_port", 2),
+                          gc.DataTuple("$ucast_egress_port_valid", bool_val=True),
+                          gc.DataTuple("$session_enable", bool_val=True),
+                          gc.DataTuple("$max_pkt_len", 100)], "$normal")])
+bfrt.mirror.cfg.add_with_normal(sid=5, direction="BOTH", ucast_egress_port=1)
+"""
+    assert bfrt(script) == 0
+    (group,) = read(fy.P4MulticastGroupEntry(9))
+    assert [(int(r.port), r.instance) for r in group.replicas] == [(1, 5), (2, 5), (3, 6)]
+    (session,) = read(fy.P4CloneSessionEntry(4))
+    assert session.packet_length_bytes == 100
+    assert session.replicas == (2,)
+
+
+GRPC = (
+    "import bfrt_grpc.client as gc; i = gc.ClientInterface('', 0, 0).bfrt_info_get();"
+    "t = i.table_get('exact_t'); k = t.make_key([gc.KeyTuple('hdr.probe.mac', 5)])"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("bfrt.x.pipe.Ingress.nothing.clear()", "pipe.Ingress.nothing: no such table; tables: "),
+        ("bfrt.x.pipe.Ingress.exact_t.add_with_fly(1, 2)", "no action 'fly'; expected one of Ing"),
+        (f"{GRPC}; t.entry_add(gc.Target(), [k], [t.make_data([], 'send')])", "send needs port"),
+        (f"{GRPC}; t.entry_del(gc.Target(), [t.make_key([])])", "no value for the key hdr.probe."),
+        (f"{GRPC}; i.table_get('$PORT_STAT')", "$PORT_STAT: only a Tofino has this table"),
+        (f"{GRPC}; list(t.entry_get(gc.Target(), [k]))", "exact_t: no entry with these keys"),
+        ("bfrt.port.port_hdl_info.get(1, 0)", "port.port_hdl_info: only a Tofino has this table"),
+        ("import port_mgr_pd_rpc; port_mgr_pd_rpc.connect()", "connect: only Tofino's SDE has"),
+        ("bfrt.x.pipe.Ingress.exact_t.get(regex=True, mac='^1')", "get() cannot search keys"),
+        ("bfrt.x.pipe.Ingress.exact_t.add_with_send(1, 2, 3)", "3 values; expected mac, port"),
+        ("bfrt.x.pipe.Ingress.exact_t.add_with_send(1, mac=2)", "mac is given twice"),
+        ("bfrt.x.pipe.Ingress.exact_t.add_with_send(mac=1, prot=2)", "prot is unknown"),
+        ("bfrt.x.pipe.Ingress.exact_t.add_with_send(1, 512)", "port: value '512': expected 0 to"),
+        ("bfrt.x.pipe.Ingress.exact_t.delete(99)", "rejected by the switch"),
+        ("bfrt.x.pipe.Ingress.plain.delete(1)", "its entries cannot be deleted; use clear()"),
+        ("bfrt.x.pipe.Ingress.plain.set_default_with_send(1)", "no action 'send'"),
+        ("bfrt.tf1.tm.port.cfg.clear()", "bfrt.tf1: only a Tofino has these tables"),
+        ("bfrt.pre.mgid.add(MGID=1, MULTICAST_NODE_ID=[7])", "no $MULTICAST_NODE_ID 7"),
+    ],
+)  # fmt: skip
+def test_wrong_calls_end_the_script_with_one_line(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str], line: str, why: str
+) -> None:
+    assert bfrt(f"\n{line}\nprint('reached')\n") == 1
+    output, error = capsys.readouterr()
+    assert output == ""
+    assert "setup.py:2: " in error
+    assert why in error
+    assert error.count("\n") == 1
+
+
+def test_scripts_get_their_arguments_and_set_the_exit_status(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bfrt("import sys\nprint(sys.argv[1:])\nsys.exit(3)") == 3
+    assert capsys.readouterr().out == "['an argument']\n"
+
+
+def test_a_switch_or_a_script_that_does_not_exist(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "setup.py"
+    assert main(["bfrt", str(script)]) == 2
+    assert "No such file or directory" in capsys.readouterr().err
+    script.write_text("pass")
+    assert main(["bfrt", "--switch", "127.0.0.1:1", str(script)]) == 2
+    assert "telemark: error: 127.0.0.1:1: " in capsys.readouterr().err
+
+
+def test_push_changes_an_entry_that_exists(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    script = (
+        "t = bfrt.x.pipe.Ingress.exact_t\nt.add_with_send(1, 7)\n"
+        "item = t.get(1)\nitem.data[b'port'] = 9\nitem.push()\n"
+    )
+    assert bfrt(script) == 0
+    (entry,) = read(fy.P4TableEntry("Ingress.exact_t"))
+    assert entry.action.args == {"port": 9}
+
+
+def test_missing_parameters_are_0(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    """As in bfrt_python, only a ternary key without value and mask matches everything."""
+    script = "p4 = bfrt.x.pipe.Ingress\np4.exact_t.add_with_send()\np4.masked_t.add_with_send()\n"
+    assert bfrt(script) == 0
+    (exact,) = read(fy.P4TableEntry("Ingress.exact_t"))
+    assert (exact["mac"], exact.action.args) == (0, {"port": 0})
+    (masked,) = read(fy.P4TableEntry("Ingress.masked_t"))
+    assert (masked.match, masked.priority) == ({"number": (0, 0)}, HIGHEST)
+
+
+def test_a_range_that_starts_at_0(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    assert bfrt("bfrt.x.pipe.Ingress.masked_t.add_with_drop(number_end=9)") == 0
+    (entry,) = read(fy.P4TableEntry("Ingress.masked_t"))
+    assert entry.match == {"number": (0, 9)}
+
+
+@pytest.mark.parametrize(
+    ("keys", "data", "expected"),
+    [
+        (["hdr.ip.src", "$MATCH_PRIORITY"], ["port"], ["src", "MATCH_PRIORITY", "port"]),
+        (["hdr.a.src", "hdr.b.src", "x.y"], [], ["a_src", "b_src", "x_y"]),
+        (["meta.port"], ["port"], ["meta_port", "port"]),
+        (["port"], ["port"], ["port_key", "port_data"]),
+        (["hdr.path[0].id", "hdr.ip.$valid"], [], ["id", "valid"]),
+    ],
+)
+def test_names_of_parameters(keys: list[str], data: list[str], expected: list[str]) -> None:
+    found = shell._parameters([Field(name) for name in keys], [Field(name) for name in data])
+    assert [*found[0], *found[1]] == expected
+
+
+def test_values_per_pipe_have_any_index_but_count_once() -> None:
+    values = PerPipe([7])
+    assert (values[0], values[1], values[3], sum(values), len(values)) == (7, 7, 7, 7, 1)
+
+
+def test_objects_for_addresses(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    script = (
+        "from ipaddress import ip_address\n"
+        "bfrt.x.pipe.Ingress.prefix_t.add_with_send(ip_address('10.0.0.0'), 8, 9.0)\n"
+        "import bfrt_grpc.client as gc\n"
+        "t = gc.ClientInterface('', 0, 0).bfrt_info_get().table_get('exact_t')\n"
+        "key = gc.KeyTuple('hdr.probe.mac', gc.mac_to_bytes('02:00:00:00:00:01'))\n"
+        "data = [gc.DataTuple('port', gc.ipv4_to_bytes('0.0.0.7'))]\n"
+        "t.entry_add(gc.Target(), [t.make_key([key])], [t.make_data(data, 'send')])\n"
+    )
+    assert bfrt(script) == 0
+    (prefix,) = read(fy.P4TableEntry("Ingress.prefix_t"))
+    assert (prefix.match, prefix.action.args) == ({"address": (TEN, 8)}, {"port": 9})
+    (exact,) = read(fy.P4TableEntry("Ingress.exact_t"))
+    assert (exact.match, exact.action.args) == ({"mac": MAC}, {"port": 7})
+
+
+def test_a_batch_continues_after_an_entry_that_exists(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = (
+        "keys = [t.make_key([gc.KeyTuple('hdr.probe.mac', n)]) for n in (5, 5, 6)]\n"
+        "t.entry_add(gc.Target(), keys, [t.make_data([gc.DataTuple('port', 1)], 'send')] * 3)"
+    )
+    assert bfrt(f"{GRPC}\n{line}") == 1
+    assert "setup.py:3: Ingress.exact_t: rejected by the switch: ALREADY" in capsys.readouterr().err
+    assert {e["mac"] for e in read(fy.P4TableEntry("Ingress.exact_t"))} == {5, 6}
+
+
+def test_what_scripts_print_of_tables(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str], read: Callable[[Any], list[Any]]
+) -> None:
+    script = (
+        "import json\nt = bfrt.x.pipe.Ingress.exact_t\nprint(t.get(1))\nt.add_with_send(1, 7)\n"
+        "print(t.info(return_info=True, print_info=False)['usage'], t.get_default().action)\n"
+        "print(json.loads(t.dump(json=True)))\nt.dump(table=True, from_hw=True)\n"
+    )
+    assert bfrt(script) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Ingress.exact_t: no entry with these keys", "-1", "1 Ingress.drop",
+        "[{'table_name': 'pipe.Ingress.exact_t', 'action': 'Ingress.send', "
+        "'key': {'hdr.probe.mac': 1}, 'data': {'port': 7}}]",
+        "----- Ingress.exact_t Dump Start -----", "hdr.probe.mac=0x1 -> Ingress.send(port=7)",
+        "----- Dump End -----",
+    ]  # fmt: skip
+
+
+def test_groups_and_sessions_of_an_earlier_script(bfrt: Callable[[str], int]) -> None:
+    """A script that clears them can run again."""
+    script = """
+bfrt.pre.mgid.clear()
+bfrt.mirror.cfg.clear()
+bfrt.pre.node.add(1, 5, [], [1])
+bfrt.pre.mgid.add(70, [1])
+bfrt.mirror.cfg.add_with_normal(sid=70, ucast_egress_port=3)
+"""
+    assert bfrt(script) == 0
+    assert bfrt(script) == 0
+    assert bfrt("assert bfrt.mirror.cfg.get(70).data[b'$ucast_egress_port'] == 3") == 0
+
+
+def test_one_of_several_pipelines() -> None:
+    tables = FakeTables()
+    tables.digests = [Digest("a.Deparser.flow")]
+    assert shell.Shell(tables).x.a.Deparser.flow.name == "a.Deparser.flow"
+
+
+def test_copies_to_one_port(bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]) -> None:
+    script = (
+        "for node in (81, 82, 83): bfrt.pre.node.add(node, 4, DEV_PORT=[7])\n"
+        "bfrt.pre.mgid.add(80, [81, 82, 83])\n"
+    )
+    assert bfrt(script) == 0
+    (group,) = read(fy.P4MulticastGroupEntry(80))
+    assert [(int(r.port), r.instance) for r in group.replicas] == [(7, 4), (7, 5), (7, 6)]
+
+
+def test_each_name_is_the_name_of_the_program(bfrt: Callable[[str], int]) -> None:
+    script = "assert i.p4_name == 'x'\nif i.p4_name_get() != 'y': raise SystemExit(1)\n"
+    script += "gc.ClientInterface().__del__()"
+    assert bfrt(f"{GRPC}\n{script}") == 0
+
+
+def test_imports_of_the_sdk(bfrt: Callable[[str], int]) -> None:
+    script = (
+        "import os, sys\nsys.path.append(os.environ['SDE_INSTALL'] + os.environ['SDE'])\n"
+        "import bfrt_grpc.bfruntime_pb2 as pb2\nimport bfrt_grpc.bfruntime_pb2_grpc as grpc\n"
+        "from bfrtcli import *\nbfrt.x.pipe.Ingress.exact_t.symmetric_mode_set(False)\n"
+    )
+    assert bfrt(script) == 0
+
+
+def test_a_text_as_exit_status(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bfrt("import sys\nsys.exit('no port')") == 1
+    assert capsys.readouterr().err == "no port\n"
+
+
+def test_an_exception_ends_the_script_with_its_traceback(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bfrt("\nprint(1 / 0)") == 1
+    first, frame, *_, last = capsys.readouterr().err.splitlines()
+    assert (first, last) == ("Traceback (most recent call last):",
+                             "ZeroDivisionError: division by zero")  # fmt: skip
+    assert 'setup.py", line 2, in <module>' in frame
+
+
+def test_ctrl_c_ends_the_script_and_the_connection(bfrt: Callable[[str], int]) -> None:
+    before = threading.active_count()
+    assert bfrt("raise KeyboardInterrupt") == 130
+    assert threading.active_count() == before
+
+
+def test_the_last_script_becomes_primary(address: str) -> None:
+    with connected(address), connected(address) as second:
+        second.write("test", [~fy.P4RegisterEntry("Ingress.plain", index=1, data=5)])
+
+
+def test_threads_of_the_script_end_before_the_connection(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    script = (
+        "import threading\n"
+        "add = lambda: bfrt.x.pipe.Ingress.exact_t.add_with_send(1, 7)\n"
+        "threading.Timer(0.1, lambda: threading.Timer(0.1, add).start()).start()\n"
+    )
+    assert bfrt(script) == 0
+    assert len(read(fy.P4TableEntry("Ingress.exact_t"))) == 1
+
+
+def test_a_switch_that_ends_during_the_script(
+    switch: Callable[[], Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with switch() as (process, address):
+        script = tmp_path / "setup.py"
+        script.write_text(
+            f"import os, signal\nos.kill({process.pid}, signal.SIGKILL)\n"
+            "for _ in range(200):\n    try:\n        bfrt.x.pipe.Ingress.exact_t.clear()\n"
+            "    except Exception as error:\n        last = error\nraise last\n"
+        )
+        assert main(["bfrt", "--switch", address, str(script)]) == 1
+    error = capsys.readouterr().err
+    assert "Ingress.exact_t: the connection to the switch has ended" in error
+    assert error.count("\n") == 1
+
+
+def test_digests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A callback gets messages after the end of the script, until Ctrl-C."""
+    tables = FakeTables()
+    script = """
+import bfrt_grpc.client as gc
+interface = gc.ClientInterface("", 0, 0)
+info = interface.bfrt_info_get()
+learn = info.learn_get("flow")
+print(*[data.to_dict()["port"] for data in learn.make_data_list(interface.digest_get())])
+try:
+    interface.digest_get(timeout=0)
+except RuntimeError:
+    print("none")
+def callback(dev_id, pipe_id, direction, parser_id, session, messages):
+    print(messages)
+    raise KeyboardInterrupt
+flow = bfrt.x.pipe.Deparser.flow
+try:
+    flow.callback_deregister()
+except Exception:  # no callback is registered
+    flow.callback_register(print)
+    flow.callback_deregister()
+    flow.callback_register(callback)
+print("end")
+"""
+    tables.received.put(("Deparser.flow", [{"port": 1}, {"port": 2}]))
+    with pytest.raises(KeyboardInterrupt):
+        run_script(compile(script, "x.py", "exec"), tmp_path / "x.py", [], tables)
+    assert capsys.readouterr().out == "1 2\nnone\nend\n[{'port': 3}]\n"
+
+
+class FakeTables(Tables):
+    """A switch with a digest, which sends a message when the second subscription is made."""
+
+    def __init__(self) -> None:
+        self.digests = [Digest("Deparser.flow")]
+        self.of_program, self.of_device = [], []
+        self.received = Queue()
+        self._subscriptions = 0
+
+    def subscribe(self, digest: Digest) -> None:
+        self._subscriptions += 1
+        if self._subscriptions == 2:
+            self.received.put((digest.name, [{"port": 3}]))
