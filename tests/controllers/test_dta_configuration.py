@@ -74,7 +74,7 @@ def stores(what: dict[str, Any]) -> Any:
          "collectors.h9: {}: expected h9 to be a host with a link"),
         (lambda c: c["translators"].update(s2=["h2", "h3"]),
          'translators.s2: ["h2", "h3"]: expected some of the collectors h2'),
-        (lambda c: c["translators"].update(s2=[]), "expected one that has collector h2, not 0"),
+        (lambda c: c["translators"].update(s2=[]), "expected one translator of collector h2, not 0"),
         (lambda c: c["reporters"].update(s2=c["reporters"]["s1"]), "this one is a translator"),
         (lambda c: c["reporters"]["s1"].update(address="here"),
          'reporters.s1.address: "here": expected an IPv4 address'),
