@@ -276,7 +276,8 @@ def law_checks(results: Sequence[BlockResult], decoder: Decoder) -> list[Check]:
         return []
     laws = [law_packets(r.setting, decoder, r.true_sent) for r in results]
     ratio = float(np.mean([(r.error / law) ** 2 for r, law in zip(results, laws, strict=True)]))
-    tolerance = 4 * 2 * relative_scatter(len(results))  # a square has twice the relative standard deviation
+    # a square has twice the relative standard deviation
+    tolerance = 4 * 2 * relative_scatter(len(results))
     return [
         Check(
             f"{decoder.name}, beyond bound: mean square error (normalized to theory)",

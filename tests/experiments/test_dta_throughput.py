@@ -122,7 +122,7 @@ def test_the_writes_are_those_that_a_translator_makes_of_the_reports(
 
 
 def kept(how: str, text: str) -> list[int]:
-    """Link one of keep_*.c with `text`; return the numbers that it prints for 12,000 reports.
+    """Run keep_*.c on 12,000 reports; return the numbers that the C code `text` prints per entry.
 
     The last word of a report is its number. The reports use 5,000 keys in turn.
     """

@@ -418,7 +418,7 @@ def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
 def _protocol_counters(proc: Path) -> dict[tuple[str, str], int]:
     """Read the files `snmp` and `netstat` in a folder such as /proc/net.
 
-    Returns the counters by group and name. Each group has a line of names and then a line of values.
+    Return the counters by group and name. Each group has a line of names, then a line of values.
     """
     counters = {}
     for file in ("snmp", "netstat"):
