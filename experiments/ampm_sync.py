@@ -369,7 +369,7 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
 
 
 def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
-    """Draw the fraction of blocks (double marking) that have the count of the block two away."""
+    """Draw the fraction of double-marking blocks with the count of the block two away."""
     share = [
         100 * sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in found) / len(found)
         for found in by_error.values()

@@ -164,7 +164,7 @@ def test_a_log_has_all_reports_of_a_key_from_its_index_on() -> None:
 def some_costs(
     wrong: Mapping[str, Any] | None = None, noise: tuple[float, ...] = (1, 7, 0.9)
 ) -> Any:
-    """Return rounds that differ by a common factor of all costs.
+    """Return rounds with the same costs, which are multiplied by a factor per round.
 
     `wrong` has wrong values for Key-Write in each round.
     """
