@@ -203,7 +203,7 @@ def test_an_interface_that_is_down_or_gone_harms_no_other_port(
     now = driver.counters()["cpu_ns"]
     assert isinstance(now, int)
     assert isinstance(used, int)
-    assert now - used < 25_000_000  # the driver sleeps: no errors wake ppoll()
+    assert now - used < 25_000_000  # the driver sleeps, because ppoll() reports no errors
 
 
 def test_cpu_port_carries_frames_both_ways(driver: Driver) -> None:
