@@ -157,8 +157,8 @@ class _Path:
         self, register: str, source: syntax.Source | None, accessed: _Accessed
     ) -> _Accessed:
         assert source is not None
-        # the position that execute_log() stores (name$next) belongs to its register, so its access does
-        # not count
+        # the position that execute_log() stores (name$next) belongs to its register, so its access
+        # does not count
         if register in accessed and not register.endswith("$next"):
             first = accessed[register]
             self._warnings.add(
