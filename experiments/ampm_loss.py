@@ -274,9 +274,8 @@ def make_checks(
         ours = [loss for loss in losses if loss.method == method]
         errors = [abs(loss.error) for loss in ours if loss.error is not None]
         is_pulse = METHODS[method] == Method.PULSE
-        if not is_pulse or any(
-            x.true is not None for x in ours
-        ):  # no error is known if no two consecutive pulses were delivered
+        # with pulses, an error is known only if two consecutive pulses were delivered
+        if not is_pulse or any(x.true is not None for x in ours):
             largest = max(errors, default=float("nan"))
             checks.append(Check(f"{at}, {method}: max loss error per block (packets)", largest, 0))
         if is_pulse:

@@ -80,7 +80,7 @@ CARRIERS_BLOCK_S = 300  # block length of Telecom Italia, RFC 8321 section 5.1
 REPEATED_SWITCHES = 20  # max size of networks that run with several seeds
 UNREAD = "unread blocks (per switch)"  # check that can fail on a loaded machine
 
-# Types of readout. Loss needs only the counters. Double marking has more records.
+# Types of readout. Loss needs only the counters. Double marking also has records of pulses.
 READINGS: dict[str, Collection[Record] | None] = {"counters": (), "all records": None}
 
 

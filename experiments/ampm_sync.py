@@ -276,7 +276,8 @@ def law_checks(results: Sequence[BlockResult], decoder: Decoder) -> list[Check]:
         return []
     laws = [law_packets(r.setting, decoder, r.true_sent) for r in results]
     ratio = float(np.mean([(r.error / law) ** 2 for r, law in zip(results, laws, strict=True)]))
-    tolerance = 4 * 2 * relative_scatter(len(results))  # a square has twice the relative sd
+    # a square has twice the relative standard deviation
+    tolerance = 4 * 2 * relative_scatter(len(results))
     return [
         Check(
             f"{decoder.name}, beyond bound: mean square error (normalized to theory)",
@@ -368,7 +369,7 @@ def draw(results: Sequence[BlockResult], options: argparse.Namespace) -> Figure:
 
 
 def draw_aliases(axes: Axes, by_error: dict[float, list[BlockResult]]) -> None:
-    """Draw the fraction of blocks (double marking) that have the count of the block two away."""
+    """Draw the fraction of double-marking blocks with the count of the block two away."""
     share = [
         100 * sum(r.has_count_of(-2 if r.setting.error > 0 else 2) for r in found) / len(found)
         for found in by_error.values()

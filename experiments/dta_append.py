@@ -210,7 +210,7 @@ def polled_sample(polled: Polled) -> dict[str, object]:
 
 
 def draw(found: Sequence[Found], polled: Sequence[Polled]) -> Figure:
-    """Draw writes per report over batch size and number of lists, and the rate of readers."""
+    """Draw the writes per report over the batch size, and the read rate over the readers."""
     figure, (left, right) = plots.figure(2)
     sizes = np.array(BATCHES)
     left.plot(sizes, 1 / sizes, "k-", marker="", label="theory: 1 / B")

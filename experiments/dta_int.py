@@ -53,7 +53,7 @@ from telemark.sweep.runs import sweep
 COPIES = (1, 2, 4, 8)
 BYTES = (1200, 600, 300, 200, 150, 100, 64, 32)  # bytes of memory per flow
 SLOTS = tuple(1 << power for power in range(8, 16))
-SLOT_BYTES = 32  # bytes of a checksum and seven words, or of a chunk of postcards
+SLOT_BYTES = 32  # a slot has a checksum and seven words, or a chunk of postcards
 PACKETS = 2  # number of packets per flow
 DART = (
     300,

@@ -227,7 +227,10 @@ def checksum_points(slots: int, rng: np.random.Generator) -> list[Point]:
 
 
 def draw(points: Sequence[Point]) -> Figure:
-    """Draw success over load (best number of copies shaded) and over age, and wrong results."""
+    """Draw the success rate over the load and over the age, and the rate of wrong results.
+
+    In the first panel, the background colour shows the best number of copies.
+    """
     figure, (by_load, by_age, by_bits) = plots.figure(3)
     for number, copies in enumerate(COPIES):
         look: dict[str, Any] = {
@@ -250,7 +253,7 @@ def draw(points: Sequence[Point]) -> Figure:
 
 
 def shade_best(axes: Axes) -> None:
-    """Shade each load in the colour of the best number of copies."""
+    """Give each load a background in the colour of the best number of copies."""
     loads = np.linspace(0.001, 1, 1000)
     best = np.array([best_copies(load, COPIES, mean_success) for load in loads])
     for number, copies in enumerate(COPIES):

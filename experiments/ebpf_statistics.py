@@ -40,7 +40,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 
 FLOWS = 20_000
-TIMES = (1, 2, 3)  # packet counts whose rarity is measured
+TIMES = (1, 2, 3)  # rarity for k is the fraction of flows that have exactly k packets
 RANKS = (0, 1, 2, 4)  # ranks of HyperLogLog registers
 QUANTILES = (0.01, 0.25, 0.5, 0.9, 0.99)  # quantiles that are compared with theory
 CLUSTERS = 3

@@ -336,7 +336,7 @@ def make_checks(name: str, found: Found) -> list[Check]:
 
 
 def make_sample(name: str, found: Found) -> dict[str, object]:
-    """Return the results, one row per case."""
+    """Return the results of a case as a row of the samples."""
     delays = statistics.percentiles(found.delays_us)
     return {
         "case": name, "packets": len(found.segments), "slots": found.slots,

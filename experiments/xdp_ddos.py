@@ -88,7 +88,7 @@ class Curves:
         return statistics.median(self.ratios(server, pps))
 
     def decided(self, pps: int) -> float:
-        """Return kept() with the filter, but at most 1.
+        """Return the smaller of 1 and kept() of the server with the filter.
 
         The run is inconclusive if rounds differ.
         """

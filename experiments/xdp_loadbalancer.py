@@ -6,7 +6,7 @@ backend; the NAT of nftables and of iptables, which track connections; a statele
 that writes the address of a backend by hash; and IPVS, if the kernel has it. The kernel generates
 the packets (BPF_PROG_TEST_RUN with live frames), and a program at their destination counts and
 drops them. A run with a missing frame is invalid. The experiment measures CPU time per packet,
-including source and destination.
+including the programs that generate and count the packets.
 
 Claim: A core balances at least 4 times as many packets/s at XDP as with nftables NAT.
 

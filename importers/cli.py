@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--out", type=folder, metavar="DIR",
-        help="directory of --keep files (default: results/importers/<folder of FILE>)",
+        help="directory of --keep files (default: results/imported/<folder of FILE>)",
     )  # fmt: skip
     parser.add_argument(
         "--yes", action="store_true", help="run the description's commands as root without asking"

@@ -211,7 +211,7 @@ def report(rows: list[Longest], sent: int, lost: int, control_plane: dict[str, A
             f"{lost} of {sent} packets were lost while the process had no CPU: the control plane "
             f"held the lock for up to {max(row.us for row in work):.0f} us (CPU time: at most "
             f"{max_cpu_us:.0f} us), packets waited up to {waited_us:.0f} us, and the receive ring "
-            f"stores packets of {RING_US:.0f} us"
+            f"buffers {RING_US:.0f} us of packets"
         )
         note_invalid(BusyMachineError(problem))
     claims = [

@@ -183,7 +183,7 @@ def summary(pairs: list[Pair], title: str) -> Table:
             round(min(select(pairs, size, "ns3_memory_mb"))), middle["minip4_set_up_s"],
             middle["ns3_set_up_s"],
         ))  # fmt: skip
-    return table(f"{title}: per CPU time of one core, medians of the rounds", columns, rows)
+    return table(f"{title}: hops/s of CPU time of one core, medians of the rounds", columns, rows)
 
 
 def draw(pairs: list[Pair]) -> Figure:

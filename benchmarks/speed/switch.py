@@ -245,7 +245,7 @@ def checks(found: Found, bmv2: tuple[str, ...]) -> list[Check]:
           for measure, least in (("64 B, chain of three", 8), ("TCP, one stream", 4))),
     ]  # fmt: skip
     at_most = [
-        (f"{OWN_LATENCY}: p50, times the plain forwarder's, which never sleeps",
+        (f"{OWN_LATENCY}: p50, times the p50 of the plain forwarder, which never sleeps",
          ratios(own(f"{OWN_LATENCY}, p50"), never_sleeps_us), 10),
         ("pipeline, IPv4 LPM: times the same in C by hand",
          ratios(own("pipeline, lpm 10"), by_hand_ns), 4),

@@ -1,6 +1,6 @@
 """Cost of telemetry on a host: packets, records or sketches, one program or a chain?
 
-Packets of flows with Zipf-distributed sizes pass through the same programs that hosts attach. The
+Packets of flows with Zipf-distributed sizes pass through the programs that hosts also use. The
 benchmark computes the exact number of bytes per window that user space receives. The forms are
 whole packets, the first 128 bytes of packets (a truncated mirror), a record per flow (a key and a
 count), and sketches. The CPU time per packet is measured in interleaved rounds on one core, for six

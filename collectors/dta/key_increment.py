@@ -32,7 +32,8 @@ class Counters:
         self.slots, over = divmod(len(records), rows)
         if over or not self.slots or self.slots & (self.slots - 1):
             raise TestbedError(
-                f"{len(records)} counters in {rows} rows: expected a power of two per row"
+                f"{len(records)} counters in {rows} rows: expected a power of two of counters per "
+                "row"
             )
         self._rows = records.reshape(rows, self.slots)
 

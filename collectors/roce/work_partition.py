@@ -14,7 +14,7 @@ _RANGE = struct.Struct("=QQ")
 class WorkPartition:
     """Ranges of one writer's ring, which has `count` records.
 
-    Create it before the workers fork.
+    Create it before the workers are forked.
     """
 
     def __init__(self, count: int, most: int) -> None:

@@ -58,10 +58,7 @@ class Sender(ABC):
 
     @property
     def reports(self) -> Mapping[ReportKind, Reports | None]:
-        """Return the configuration of each kind of report.
-
-        A kind that is not configured has None.
-        """
+        """Return the configuration of each kind of report, or None if a kind is not configured."""
         return {ReportKind.START: self.started, ReportKind.POSTCARD: self.postcards}
 
     @property

@@ -79,8 +79,9 @@ class Domain:
     """Watched flows of a domain, and the destination of reports.
 
     `collector` is the host that receives reports, at UDP port `port`. `mtu_bytes` is the MTU of
-    links between switches, where INT makes packets longer. With `changes`, only changes are
-    reported. Without it, all sampled packets of watched flows are reported. `drops` is the metadata
+    links between switches, where INT makes packets longer. With `changes`, a packet of a
+    watched flow is reported only after a change, and once per period (see Changes). Without it, all
+    sampled packets of watched flows are reported. `drops` is the metadata
     that drop reports contain in addition to the drop reason. Switches drop packets that are
     `denied`. Switches with `routes` are routers: they forward by MAC address only if the
     destination is the collector. Drops at full queues are reported only if switches deflect dropped

@@ -130,7 +130,7 @@ class Filter:
 class _Bank:
     """One of the two sets of maps.
 
-    `masks[i]` is the mask of tuples with the number i.
+    A rule's mask has a number: `masks[i]` is the mask with the number i.
     """
 
     def __init__(self, maps: Mapping[str, Map], number: int) -> None:

@@ -18,8 +18,8 @@ __u64 length_ns;   /* time after which no packet is due */
 __u64 began_ns, passed_ns, due_ps;
 /* lost_ns: time in which other processes ran; used_ns: time for passed frames */
 __u64 lost_ns, used_ns;
-__u64 frames, offered;  /* frames that were passed, and frames that were received */
-/* value of `offered` at the last passed frame; 0 means that no frame was passed */
+__u64 frames, offered; /* frames that were received, and frames that were passed */
+/* value of `frames` at the last passed frame; 0 means that no frame was passed */
 __u64 last_offered;
 
 static __always_inline int is_used(void)

@@ -128,8 +128,8 @@ class PostcardEdge:
     def watch(self, flows: Mapping[Key, Mapping[str, int]]) -> None:
         """Report these flows, and no others.
 
-        The fields have the meaning of postcards.bpf.c: `priority`, `share` (number of hash values
-        that are selected, of 2^32 - 1) and `instructions`. Raises LoadError.
+        Each flow has the fields `priority`, `share` (number of hash values that are selected, of
+        2^32 - 1) and `instructions`, as in postcards.bpf.c. Raises LoadError.
         """
         self._list.put(flows)
 

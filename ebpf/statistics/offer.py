@@ -21,7 +21,7 @@ ROW = np.dtype([
     ("source", ">u4"), ("destination", ">u4"), ("source_port", ">u2"),
     ("destination_port", ">u2"), ("length", "u2"), ("protocol", "u1"), ("flags", "u1"),
 ])  # fmt: skip
-# length of a frame: the minimum of Ethernet, and the space in a page
+# minimum length of an Ethernet frame; maximum length of a frame that fits into a memory page
 MIN_BYTES, MAX_BYTES = 60, 3400
 UDP, TCP = 17, 6
 XDP_PASS = 2

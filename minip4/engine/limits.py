@@ -12,7 +12,7 @@ from minip4.engine import model as m
 from minip4.engine.errors import TooLarge
 from minip4.engine.words import data_words, limbs
 
-MAX_PARSED_BYTES = 64 << 10  # headers and metadata of a packet; there may be 65,536 packets
+MAX_PARSED_BYTES = 64 << 10  # headers and metadata of a packet; a switch has up to 65,536 packets
 MAX_STATE_BYTES = 1 << 30  # registers, counters, meters, action profiles, const entries
 MAX_HEADER_BYTES = 64 << 10  # the longest frame has 9,216 bytes
 MAX_WIDE_WORDS = 1 << 18  # words of fields wider than 64 bits, counted once per use in the program
@@ -71,9 +71,9 @@ def check_parsed(needed: int) -> None:
 
 
 def code_lines(text: str) -> int:
-    """Return the number of lines of C that cc compiles; functions of headers count once per call.
+    """Return the number of lines of C that cc compiles.
 
-    Raises TooLarge.
+    Functions that process headers are inlined, so they count once per call. Raises TooLarge.
     """
     functions = re.finditer(r"^ALWAYS_INLINE void (\w+)\(.*?^}", text, re.MULTILINE | re.DOTALL)
     sizes = {function[1]: function[0].count("\n") for function in functions}

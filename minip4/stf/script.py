@@ -162,7 +162,7 @@ class StfRun:
         key = parse_key(table, rest[:at])
         if table.profile is None:
             self.engine.table_add(table.name, key, call.action, call.params, priority)
-        else:  # added as an action set with one member
+        else:  # the action becomes a member of the profile
             member = self.engine.member_add(table.profile, call.action, call.params)
             self.engine.table_add_member(table.name, key, member, priority)
 

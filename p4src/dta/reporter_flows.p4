@@ -6,8 +6,8 @@
 
 #define DTA_FLOW_CELLS 4096  // number of cells; a power of two
 
-// Flags of reports. At first, they are the reports that the entry of the flow asks for. Then they
-// are the reports that are still due for the packet.
+// Flags of reports. At first, the flags select the reports that the entry of the flow asks for.
+// Later, they select those of these reports that must still be sent for the packet.
 const bit<8> WANT_START = 0x01;    // Append: the flow is new, or was idle
 const bit<8> WANT_RESENT = 0x02;   // Append: a TCP retransmission
 const bit<8> WANT_DROPPED = 0x04;  // Append: this switch dropped the packet

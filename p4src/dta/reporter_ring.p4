@@ -115,8 +115,8 @@ control NumberReport(inout dta_report_t report) {
     }
 }
 
-/* Reports that are to be sent again. Each packet gets one: the NACK itself, and clones of the
- * NACK. */
+/* Reports that are to be sent again. The NACK itself becomes the first of them, and clones of the
+ * NACK become the others. */
 struct dta_resend_t {
     @field_list(DTA_FIELDS)
     bit<8> translator;  // 0 if no report is sent again

@@ -1,4 +1,4 @@
-/* Writes a report before the copy of a packet. The packet is truncated after the report. */
+/* Writes a report in front of a copied packet. The frame is then truncated after the report. */
 #ifndef TELEMARK_DTA_REPORTER_WRITE_P4
 #define TELEMARK_DTA_REPORTER_WRITE_P4
 

@@ -126,8 +126,8 @@ control CheckSequence(in headers_t hdr, inout arrival_t arrival, inout plan_t pl
     /* After a loss, a reporter of the prototype sends the missing report and all later reports
      * again. Until the missing report arrives, no other report is accepted. Therefore, many reports
      * arrive twice. If each of these caused a NACK, more and more reports would be sent again. So a
-     * number counts as a duplicate if it is below the expected number by at most a quarter of the
-     * number space. The first report may have any number. */
+     * number counts as a duplicate if it equals the last accepted number, or is at most a quarter
+     * of the number space below it. The first report may have any number. */
     action check_prototype() {
         bit<9> last;
         dta_last.read(last, (bit<32>)arrival.reporter);

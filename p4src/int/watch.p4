@@ -92,8 +92,7 @@ control IntBorder(
                 arriving_events.count(FOREIGN_CLEARED);
             }
         } else if (is_marked) {
-            // NPT must say that the mark is a UDP port if, and only if, the UDP port is that of
-            // INT.
+            // NPT must state that a UDP port marks INT if, and only if, the packet has this port
             if (hdr.stack.isValid() && hdr.int_header.version == INT_VERSION
                 && (hdr.shim.npt == NPT_NONE) != has_port && hdr.shim.npt != NPT_UNDEFINED) {
                 watch.is_int = 1;

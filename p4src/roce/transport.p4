@@ -5,7 +5,7 @@
 
 #include "session.p4"
 
-// distance by which the PSN of a probe is old: 1/4 of all PSNs
+// distance from the PSN of a probe to the PSN of the next record: 1/4 of all PSNs
 const bit<24> PROBE_DISTANCE = 0x400000;
 
 struct queue_pair_t {

@@ -20,22 +20,22 @@ from telemark.traffic.flows import AnyRecord, FlowRecord
 # configured the rate and the loss of links.
 ALWAYS_EXPECTED = {"queue"}
 REASONS = {
-    "miss": "received at port {} dropped in ingress by the default action of a table without a "
-    "matching entry (--trace shows the table: docs/reference/minip4.md)",
-    "ingress": "received at port {} dropped in ingress by an action or statement of the program "
-    "(--trace shows the statement: docs/reference/minip4.md)",
-    "egress": "for port {} dropped in egress by the program",
-    "no_port": "dropped: port {} does not exist, or is down",
-    "no_group": "received at port {} dropped: their multicast group has no ports",
-    "no_queue": "dropped: port {} has no queue of the packets' priority",
-    "again": "received at port {} dropped: too many packets were recirculated or resubmitted",
-    "memory": "received at port {} dropped: no buffer for copies",
-    "headers": "for port {} dropped: headers exceed the buffer",
-    "too_long": "received at port {} dropped: longer than 9,216 bytes",
-    "receive_memory": "received at port {} dropped: no buffer",
-    "kernel_receive": "received at port {} dropped by the kernel: its receive buffer was full",
-    "bmv2": "dropped inside bmv2 (sum over all ports)",
-    "kernel_send": "for port {} dropped: the kernel rejected them",
+    "miss": "received at port {} were dropped in ingress by the default action of a table without "
+    "a matching entry (--trace shows the table: docs/reference/minip4.md)",
+    "ingress": "received at port {} were dropped in ingress by an action or statement of the "
+    "program (--trace shows the statement: docs/reference/minip4.md)",
+    "egress": "for port {} were dropped in egress by the program",
+    "no_port": "were dropped: port {} does not exist, or is down",
+    "no_group": "received at port {} were dropped: their multicast group has no ports",
+    "no_queue": "were dropped: port {} has no queue of the packets' priority",
+    "again": "received at port {} were dropped: too many packets were recirculated or resubmitted",
+    "memory": "received at port {} were dropped: no buffer for copies",
+    "headers": "for port {} were dropped: headers exceed the buffer",
+    "too_long": "received at port {} were dropped: longer than 9,216 bytes",
+    "receive_memory": "received at port {} were dropped: no buffer",
+    "kernel_receive": "received at port {} were dropped by the kernel: its receive buffer was full",
+    "bmv2": "were dropped inside bmv2 (sum over all ports)",
+    "kernel_send": "for port {} were dropped: the kernel rejected them",
 }
 MAX_WARNINGS = 8
 

@@ -182,7 +182,7 @@ def _run_of_equal_size(
     rows = (len(data) - at) // size
     if rows == 0:
         raise TestbedError(f"{path}: file ends within a frame")
-    # First compare only 64 records. To compare all records is slow if the sizes alternate.
+    # First compare only 64 records: to compare all would be slow if the sizes alternate.
     for limit in (64, rows):
         run = data[at : at + min(limit, rows) * size].reshape(-1, size)
         other = np.flatnonzero(_headers(run)["captured"] != size - RECORD.itemsize)

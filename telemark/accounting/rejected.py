@@ -59,7 +59,7 @@ def describe_malformed(frame: bytes) -> str | None:
         return None
     packet = frame[ETHERNET:]
     if len(packet) < IPV4_HEADER:
-        return f"a frame of {len(frame)} bytes: no room for an IPv4 header"
+        return f"a frame of {len(frame)} bytes: too short for an IPv4 header"
     header, total = 4 * (packet[0] & 15), int.from_bytes(packet[2:4], "big")
     flow = f"{IPv4Address(packet[12:16])} > {IPv4Address(packet[16:20])}"
     if packet[0] >> 4 != 4 or not IPV4_HEADER <= header <= total <= len(packet):
@@ -77,7 +77,7 @@ def _describe_layer_4(header: bytes, segment: bytes) -> str | None:
     name, at, shortest, has_pseudo_header = PROTOCOLS[header[9]]
     source, destination = (str(IPv4Address(header[start : start + 4])) for start in (12, 16))
     if len(segment) < shortest:
-        return f"{source} > {destination}: {len(segment)} bytes, no room for a {name} header"
+        return f"{source} > {destination}: {len(segment)} bytes are too short for a {name} header"
     if has_pseudo_header:
         ports = struct.unpack_from(">HH", segment)
         source, destination = f"{source}:{ports[0]}", f"{destination}:{ports[1]}"

@@ -298,7 +298,8 @@ def test_the_documented_options_find_all_int_and_reports_of_our_switches(tmp_pat
 def test_a_wrong_probe_marker_is_none(tmp_path: Path) -> None:
     """After a wrong probe marker, tshark finds no INT.
 
-    The marker has an error in its first or last bit, is truncated, or differs from the preferences.
+    The marker has an error in its first or last bit, is truncated, or is not the marker in the
+    preferences.
     """
     right = [frame for frames in with_probe_marker() for frame in frames]
     others = [bytes([MARKER[0] ^ 0x80]) + MARKER[1:], MARKER[:-1] + bytes([MARKER[-1] ^ 1])]

@@ -48,7 +48,7 @@ def test_readout_packets_work_over_a_new_connection(
 ) -> None:
     """After a new connection, the collector finds out again whether the server can read registers.
 
-    Otherwise, it could take the reply to its first readout packet for registers.
+    Otherwise, it could mistake the reply to its first readout packet for a reply with registers.
     """
     no_registers(monkeypatch)
 

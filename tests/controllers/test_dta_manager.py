@@ -120,7 +120,7 @@ def test_what_cannot_be_ends_with_one_line(telemark: Telemark) -> None:
     for options in ((), ("--ask", "h2", "events", "3")):
         status, output, errors = telemark(content, "--time", "virtual", *options)
         assert (status, output) == (2, "")
-        assert 'translators: {"s2": []}: expected one that has collector h2, not 0\n' in errors
+        assert 'translators: {"s2": []}: expected one translator of collector h2, not 0\n' in errors
         assert errors.count("\n") == 1
     status, _, errors = telemark(small(), "--time", "virtual", "--interactive")
     assert (status, errors) == (2, "telemark: error: --interactive needs --time real\n")

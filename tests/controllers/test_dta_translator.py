@@ -331,8 +331,8 @@ class TwoCollectors(Topo):
 def test_copies_for_two_collectors_are_not_mixed_up(tmp_path: Path) -> None:
     """Each of two collectors gets the right copies of reports.
 
-    Copies for both collectors alternate in the translator. If copies were numbered at egress, their
-    numbers would be wrong.
+    Copies for both collectors alternate in the translator. If copies were numbered at egress, they
+    would get wrong copy numbers.
     """
     hosts = ("h2", "h3")
     addresses = {host: f"10.0.0.{host[1]}" for host in hosts}

@@ -71,8 +71,8 @@ def test_goodput_is_reduced_by_the_bytes_of_int(
 ) -> None:  # fmt: skip
     """The bytes of INT reduce goodput as theory says.
 
-    Goodput is related to the time in which the last link is busy: it equals theory within 0.1 %. If
-    packets always wait for that link, goodput per elapsed time equals theory, too, within 2 %.
+    Goodput per time in which the last link is busy equals theory within 0.1 %. If packets always
+    wait for that link, goodput per elapsed time equals theory, too, within 2 %.
 
     With equal links, packets do not always wait. On a loaded machine, a link does not recover the
     delay of another link. Cubic leaves slow start when queues reach about 10 ms (RFC 9406). A

@@ -70,9 +70,9 @@ def through_int(
 
 @pytest.mark.parametrize("kind", ["reno", "cubic"])
 def test_goodput_is_reduced_by_the_bytes_of_int(kind: str, tmp_path: Path) -> None:
-    """Goodput in virtual time equals theory, even if all links are equal.
+    """Goodput in virtual time equals theory, even if all links have the same rate.
 
-    In virtual time, load on the machine causes no delays.
+    In real time, this holds only if packets always wait for the last link.
     """
     flow = TcpFlow(1, "h1", "h2", duration_s=2, congestion=kind)
     passed = through_int(tmp_path, [flow], rate_bps=30e6, queue_packets=10_000)

@@ -46,7 +46,7 @@ def test_links_exist(site: Path) -> None:
     """
     links = 0
     for page in site.rglob("*.html"):
-        if page.name in ("404.html", "search.html"):  # links of this page are absolute
+        if page.name in ("404.html", "search.html"):  # links of these pages are absolute
             continue
         for target in re.findall(r'(?:href|src)="([^"#:]+)["#]', page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"

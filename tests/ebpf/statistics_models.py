@@ -63,7 +63,7 @@ def make_key(
 def pack_address(text: str) -> np.void:
     """Return the 16 bytes of an address.
 
-    An IPv4 address is mapped into IPv6, as by the kernel's sockets.
+    An IPv4 address becomes an IPv4-mapped IPv6 address (::ffff:a.b.c.d).
     """
     if not text:
         return np.void(bytes(16))

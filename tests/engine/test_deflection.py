@@ -73,7 +73,7 @@ class Bench:
         return [seen["number"] for port, seen in self.left() if port == REPORTS]
 
     def accounting(self) -> dict[str, int]:
-        """Return the counters of the engine. Assert that they account for every packet."""
+        """Return the counters of the engine. Assert that the counters account for every packet."""
         counts = self.engine.counters()
         drops = sum(n for name, n in counts.items() if name.endswith("_drops"))
         assert counts["received"] + counts["replicas"] == counts["transmitted"] + drops

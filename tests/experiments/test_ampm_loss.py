@@ -1,4 +1,4 @@
-"""The loss experiment as users run it: exact, with miscounts detected and clear errors."""
+"""The loss experiment as users run it: losses are exact, and miscounts are detected."""
 
 import os
 import subprocess

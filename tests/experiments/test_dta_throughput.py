@@ -122,7 +122,7 @@ def test_the_writes_are_those_that_a_translator_makes_of_the_reports(
 
 
 def kept(how: str, text: str) -> list[int]:
-    """Link one of keep_*.c with `text`; return the numbers that it prints for 12,000 reports.
+    """Run keep_*.c on 12,000 reports; return the numbers that the C code `text` prints per entry.
 
     The last word of a report is its number. The reports use 5,000 keys in turn.
     """
@@ -164,7 +164,7 @@ def test_a_log_has_all_reports_of_a_key_from_its_index_on() -> None:
 def some_costs(
     wrong: Mapping[str, Any] | None = None, noise: tuple[float, ...] = (1, 7, 0.9)
 ) -> Any:
-    """Return rounds that differ by a common factor of all costs.
+    """Return rounds with the same costs, which are multiplied by a factor per round.
 
     `wrong` has wrong values for Key-Write in each round.
     """

@@ -282,7 +282,7 @@ def test_reports_are_waited_for_as_long_as_they_may_come(sent: int, polls: int) 
 
     def read_counters() -> dict[str, dict[str, dict[str, int]]]:
         looks.append(0)
-        sent_on = 10 * ((len(looks) + 3) // 4)  # each look reads four counters
+        sent_on = 10 * ((len(looks) + 3) // 4)  # each reading reads four counters
         return {"ports": {"2": {"transmitted_packets": 0}, "9": {"transmitted_packets": sent_on}}}
 
     net = SimpleNamespace(

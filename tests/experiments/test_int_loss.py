@@ -73,5 +73,5 @@ def test_inexact_results_fail(names: tuple[str, ...], tmp_path: Path) -> None:
 def test_more_loss_than_there_is_to_lose_is_refused(tmp_path: Path) -> None:
     done = run("int_loss", *SHORT[:-1], "34", "--out", str(tmp_path))
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "--loss 34: 4 switches each drop this much" in done.stderr.splitlines()[-1]
+    assert "--loss 34: 4 switches each drop this percentage" in done.stderr.splitlines()[-1]
     assert "less than 25" in done.stderr.splitlines()[-1]

@@ -53,7 +53,7 @@ def test_rounds_that_differ_decide_nothing(tmp_path: Path) -> None:
 
 
 def test_a_candidate_without_the_core_is_not_reported_as_slow(tmp_path: Path) -> None:
-    """If a candidate lacked its core, the run is inconclusive instead of failed.
+    """If a candidate had to wait for its core, the run is inconclusive instead of failed.
 
     All rounds miss the claim. On an idle machine, this is a failure. On a loaded machine, the
     candidate may be slow because it had to wait for its core.

@@ -90,9 +90,9 @@ def header_type(rng: random.Random, name: str, most: int) -> HeaderType:
 
 
 def declarations(layout: Layout) -> list[str]:
-    """Return the declarations of all types: headers, the structs of headers and of metadata.
+    """Return the declarations of all types: headers, and the structs of headers and metadata.
 
-    One header, seen_t, has all metadata, so that frames show them.
+    The header seen_t has a copy of each metadata field, so that output frames show the metadata.
     """
     shown = [f"bit<{v.width}> {v.name.removeprefix('meta.')};" for v in layout.metadata]
     fill = 8 - sum(v.width for v in layout.metadata) % 8

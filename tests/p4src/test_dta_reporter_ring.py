@@ -199,7 +199,8 @@ def test_the_ring_agrees_with_a_list_of_the_last_reports(small_ring: Path) -> No
     reporter.watch(START, dst_port=5000)
     reporter.append(STARTED, 17, kept=1)
     reporter.follow(idle_us=1)
-    reporter.write_data(1, wanted=DATA)  # reports of all other flows are not stored
+    # all other flows send Key-Write reports, which the ring does not store
+    reporter.write_data(1, wanted=DATA)
     slots: dict[int, tuple[int, bytes]] = {}
     essential, asked, found, left = set(), 0, 0, 0
     for number in range(300):

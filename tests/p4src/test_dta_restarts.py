@@ -140,7 +140,7 @@ def test_a_restart_of_the_collector_loses_only_reports_during_its_downtime(
 def test_a_restart_of_the_translator_loses_only_batched_reports(
     report: Callable[[int], Packet], check: Callable[[System, Collection[int]], None]
 ) -> None:
-    """A restart of the translator loses only the reports that wait in it.
+    """A restart of the translator loses only the reports that wait in the translator.
 
     These are at most a batch per list, the paths in the cache, and columns that are not yet
     complete.

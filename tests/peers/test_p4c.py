@@ -18,7 +18,7 @@ from minip4.engine.engine import Engine
 
 pytestmark = pytest.mark.skipif(not subject.has_p4c(), reason="p4c-bm2-ss is not on PATH")
 NOT_FOR_P4C = {
-    "mixture.p4",  # the BMv2 back end of p4c has no loops
+    "mixture.p4",  # the BMv2 back end of p4c does not support loops
     "translated.p4",  # p4c crashes on arguments whose type is a string for controllers
 }
 OF_PROFILES = "(due to action profiles)"  # intended: tables with profiles get no default action

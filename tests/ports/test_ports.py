@@ -203,7 +203,7 @@ def test_an_interface_that_is_down_or_gone_harms_no_other_port(
     now = driver.counters()["cpu_ns"]
     assert isinstance(now, int)
     assert isinstance(used, int)
-    assert now - used < 25_000_000  # the driver sleeps: no errors wake ppoll()
+    assert now - used < 25_000_000  # the driver sleeps, because ppoll() reports no errors
 
 
 def test_cpu_port_carries_frames_both_ways(driver: Driver) -> None:
@@ -258,9 +258,9 @@ def test_a_delayed_frame_is_never_early(driver: Driver, engine: Forwarder) -> No
 
 
 def test_no_stamp_is_earlier_than_its_frame(engine: Forwarder, tmp_path: Path) -> None:
-    """40 frames arrive while the switch is busy. The time of each is not before it was sent.
+    """40 frames arrive while the switch is busy. No frame has a timestamp from before it was sent.
 
-    A frame that arrives while the switch processes another one has its own time.
+    A frame that arrives while the switch processes another one has a timestamp of its own.
     """
     engine.set_work(1_000_000)
     driver = Driver(engine, {1: "s1", 2: "s2"}, capture_folder=tmp_path)

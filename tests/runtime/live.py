@@ -110,7 +110,7 @@ async def killed(folder: Path) -> None:
 
 
 async def forward_and_hang(folder: Path, address: str) -> None:
-    """Be the controller that killed() kills: write an entry, and then wait."""
+    """Run the controller that killed() kills: write an entry, and then wait."""
     options = fy.SwitchOptions(p4info=folder / "control.p4info.txtpb")
     async with fy.Switch("s1", address, options) as sw:
         match = fy.Match(destination="02:00:00:00:00:03")

@@ -179,7 +179,7 @@ def mapped(switch: Switch) -> set[str]:
 async def many_programs(folder: Path) -> None:
     """When programs replace each other, only the first one and the current one stay mapped.
 
-    The captures use code of the first one.
+    The first one stays, because the capture files of the switch use its code.
     """
     switch = Switch(folder, "--pcap", str(folder), p4info=True)
     left, right = Host("p1"), Host("p2")

@@ -9,7 +9,7 @@ without a common lock. After each call, a frame passes before the controller tak
 a race occurs in each run, not only by chance.
 
 FUNCTION is a function of the engine's C code. It is built so that it does not take the lock. Then
-the process must end with RACE.
+the process must end with status RACE.
 """
 
 import re
@@ -49,7 +49,7 @@ class Scene:
         self.driver.start()
 
     def pass_frame(self, frame: bytes = FRAME) -> None:
-        """Send a frame. It must arrive after each write, because no write loses an entry."""
+        """Send a frame and receive it at the other host. Writes keep the entry that forwards it."""
         left, right = self.hosts
         left.send(frame)
         assert right.receive()[14:] == frame[14:]

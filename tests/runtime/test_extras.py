@@ -212,7 +212,7 @@ async def test_a_digest_is_listed_once_until_it_is_acknowledged() -> None:
     async with bench("extras", primary=False) as running:
         stream = await running.arbitrate(1)
         await stream.read()
-        # no controller has requested digests yet, so no list will have this one
+        # no controller has requested digests yet, so no digest list will contain this digest
         running.driver.arrive(7, FRAME)
         config = digest(max_list_size=2, max_timeout_ns=20_000_000, ack_timeout_ns=10**12)
         await running.write(insert(config))

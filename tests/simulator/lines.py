@@ -32,9 +32,9 @@ def wire(program: Path = WIRE) -> Engine:
 class Line:
     """h1 - s1 - s2 - ... - h2. Each switch forwards frames from port 1 to port 2, and back.
 
-    `links[i]` are the properties of the link of port 2 of switch i. `back` are those of the links
-    of all ports 1. In the folder `captures` are the frames that h1 sends (in.pcap) and receives
-    (out.pcap).
+    `links[i]` are the properties of the link of port 2 of switch i. `back` are the properties of
+    the links of port 1 of each switch. The folder `captures` contains the frames that h1 sends
+    (in.pcap) and receives (out.pcap).
     """
 
     def __init__(

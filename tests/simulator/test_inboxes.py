@@ -74,12 +74,12 @@ def test_datagrams_stop_the_run_once_and_are_all_there(pair: Pair) -> None:
 def test_a_datagram_is_as_scapy_would_make_it(pair: Pair) -> None:
     """The frames of datagrams equal those that scapy makes, for several lengths.
 
-    The checksum of one would be 0, and is 0xFFFF instead (RFC 768).
+    The checksum of one frame would be 0, and is therefore 0xFFFF (RFC 768).
     """
     frames = pair.inboxes.open_frames(pair.h2)
     head = Ether(src=MAC[0], dst=MAC[1]) / IP(src=ADDRESS[0], dst=ADDRESS[1], id=0, flags="DF")
     head /= UDP(sport=6001, dport=5007)
-    missing = bytes(head / bytes(2))[40:42]  # with it, the sum is all ones
+    missing = bytes(head / bytes(2))[40:42]  # with this payload, the ones' complement sum is 0xFFFF
     payloads = [b"", b"odd", b"even", bytes(1472), missing]
     expected = [bytes(head / payload) for payload in payloads]
     for payload in payloads:

@@ -101,7 +101,7 @@ def test_only_a_reset_that_is_next_ends_a_connection(ahead: int, ends: bool, tol
     If it is another one in the window, the peer gets a challenge ACK.
     """
     line = Line({})
-    flow = line.tcp(3 * SEGMENT, rate_bps=1e6)  # the rate is a segment per 11.6 ms
+    flow = line.tcp(3 * SEGMENT, rate_bps=1e6)  # sends a segment every 11.6 ms
     line.run(0.014)
     before = line.virtual.host_counters(line.hosts[0])["sent"]
     send(line, 1, 15, flags="R", seq=PEER_ISN + 1 + ahead)

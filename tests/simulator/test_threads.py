@@ -78,7 +78,7 @@ def test_applications_get_simultaneous_frames_in_sending_order(threads: int) -> 
 def test_a_link_that_becomes_shorter_holds_its_partition_back() -> None:
     """When the delay of a link between partitions shrinks, its frames still arrive in time.
 
-    Before, each partition could run further ahead of the other one.
+    With the longer delay, each partition could run further ahead of the other one.
     """
 
     def received(threads: int) -> bytes:

@@ -213,7 +213,7 @@ def test_timestamps(tmp_path: Path) -> None:
 
 
 def test_queue(tmp_path: Path) -> None:
-    """A packet that waits knows the depth and the time; queue 0 is the only one."""
+    """Egress metadata has the queue depth and waiting time of a packet; all qids use queue 0."""
     switch = engine(
         tmp_path,
         ingress="tm.qid = 3;",

@@ -58,9 +58,10 @@ static void write_record(uint8_t *frame, uint32_t number, bool is_spoiled)
     frame[RECORD_AT] ^= is_spoiled;
 }
 
-/* Sends each frame once. If the kernel drops a frame between the two ends of a veth pair, the call
- * ends (Linux 6.7 and newer). It returns an error only if the dropped frame was the first frame of
- * the call. The frame counts as dropped and is not sent again. */
+/* Sends each frame once. If the kernel drops a frame between the two ends of a veth pair,
+ * sendmmsg() returns before it has sent all frames (Linux 6.7 and newer). It returns an error only
+ * if the dropped frame was the first frame of the call. The frame counts as dropped and is not sent
+ * again. */
 static void send_all(int fd, struct mmsghdr *messages, unsigned count)
 {
     for (unsigned sent = 0; sent < count; sent++) {

@@ -83,7 +83,7 @@ struct int_change {
 struct int_index_config {
     uint64_t settle_ns; /* maximum time from the first report of a packet to its other reports */
     uint64_t seed;      /* seed of hashes; senders of reports must not know the seed */
-    /* maximum numbers of entries; `events` limits gaps and also changes */
+    /* maximum numbers of entries; `events` is the maximum of gaps, and also of changes */
     uint32_t flows, packets, sources, events;
 };
 

@@ -323,7 +323,9 @@ def _check_translators(document: Document, made: Configuration) -> None:
                 )
     for name in made.collectors:
         if named.count(name) != 1:
-            document["translators"].wrong(f"one that has collector {name}, not {named.count(name)}")
+            document["translators"].wrong(
+                f"one translator of collector {name}, not {named.count(name)}"
+            )
     for name, reporter in made.reporters.items():
         place = document["reporters"][name]["to"]
         for to in reporter.translators:

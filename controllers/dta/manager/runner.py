@@ -205,7 +205,7 @@ def _print_answers(made: Configuration, memories: Mapping[tuple[str, str], Memor
 
 
 def answer_questions(made: Configuration, memories: Mapping[tuple[str, str], Memory]) -> list[str]:
-    """Answer the questions of the file. Raises TestbedError."""
+    """Answer the queries of the configuration file. Raises TestbedError."""
     return [
         format_answer(
             made.collectors[each.collector][each.store],

@@ -156,8 +156,8 @@ def result(
 ) -> BlockResult:  # fmt: skip
     """Return the result of one decoder for a block, with ground truth.
 
-    `reports`: block reports of s1, and of s2 and s3. `passed`: map from point to bounds of packet
-    times.
+    `reports`: the block report of s1, and that of s2 and s3. `passed`: map from point to bounds of
+    packet times.
     """
     sent, come = reports
     block = sent.block

@@ -111,8 +111,8 @@ def make_flows(
     doomed = (DENIED, UNROUTED, EXPIRED, FULL) if percent else ()
     if len(doomed) * share >= 1:
         raise TestbedError(
-            f"--loss {percent:g}: {len(doomed)} switches each drop this much of all packets; use "
-            f"less than {100 / len(doomed):.0f}"
+            f"--loss {percent:g}: {len(doomed)} switches each drop this percentage of all packets; "
+            f"use less than {100 / len(doomed):.0f}"
         )
     for number, cause in enumerate((None, *doomed), start=1):
         packets = rate_pps * lasts_s * (share if cause else 1 - len(doomed) * share)

@@ -28,7 +28,8 @@ from telemark.session.clock import Clock
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord
 
-# Max queueing delay at a sustained rate. With alternate marking, the block length limits it.
+# Max queueing delay at a sustained rate. With alternate marking, the block length sets a lower
+# maximum.
 INT_DELAY_US = 500_000.0
 
 

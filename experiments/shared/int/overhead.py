@@ -43,8 +43,8 @@ METADATA = {
 }  # fmt: skip
 TCP_METADATA = (0, 32)
 TCP_TOLERANCE = {
-    "real": 0.02,  # for slow start, retransmissions and other load on the machine
-    "virtual": 1e-9,  # for floating-point rounding
+    "real": 0.02,  # slow start, retransmissions and load on the machine reduce goodput
+    "virtual": 1e-9,  # only floating-point rounding
 }
 TCP_TRIES = 3
 CaseFlow_co = TypeVar("CaseFlow_co", bound=AnyFlow, covariant=True)

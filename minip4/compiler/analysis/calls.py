@@ -27,7 +27,7 @@ def check_calls(nodes: Collection[syntax.Node], warnings: Warnings) -> None:
         for value in annotation.values
     }
     for index in [call.arguments[-1] for call in calls if _preserves(call)]:
-        # A program that tags no field does not want to preserve fields. It must still give an
+        # A program without @field_list does not want to preserve fields. It must still give an
         # index, because resubmit has no form without one.
         number = None if index is None else number_of(index.constant)
         if index is not None and number is not None and listed and number not in listed:

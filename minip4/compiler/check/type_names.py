@@ -208,7 +208,7 @@ class TypeNames:
         if d.underlying is None:
             if member.value is not None:
                 raise P4Error(
-                    f"member {member.name!r} has a value, but {d.name!r} has no type of values",
+                    f"member {member.name!r} has a value, but {d.name!r} has no underlying type",
                     member.source,
                     f"enum bit<8> {d.name}",
                 )

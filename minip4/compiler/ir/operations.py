@@ -262,14 +262,14 @@ class Calculate(Operation):
 
 @dataclass(slots=True)
 class Assert(Operation):
-    """An assertion with any expression."""
+    """An assertion; the condition may be any expression."""
 
     condition: Expression
 
 
 @dataclass(slots=True)
 class Assume(Operation):
-    """An assumption with any expression."""
+    """An assumption; the condition may be any expression."""
 
     condition: Expression
 

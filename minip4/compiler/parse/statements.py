@@ -173,7 +173,10 @@ class StatementParser:
             self.tokens.fail(f"{name!r} {what}{hint}", "a type before the name of a variable")
 
     def at_declaration(self) -> bool:
-        """Return whether a type starts here, but not a value (`error.X`) or call (`C.apply()`)."""
+        """Return whether a declaration starts here: a type that is no part of a value or a call.
+
+        `error.X` is a value, and `C.apply()` is a call.
+        """
         if not self.tokens.at_type():
             return False
         if self.tokens.peek().kind == ".":

@@ -46,7 +46,7 @@ class TokenStream:
         """Return to an earlier position, in order to try another production."""
         self.retries += position < self.position
         if self.retries > MOST_RETRIES * len(self.tokens):
-            self.fail("the program is too ambiguous to parse", "fewer nested parentheses")
+            self.fail("parsing takes too many retries", "fewer nested parentheses")
         self.position = position
         self.token = self.tokens[position]
 

@@ -119,7 +119,8 @@ class _Path:
 
     def __init__(self, warnings: Warnings) -> None:
         self._warnings = warnings
-        self._left: dict[int, list[_Accessed]] = {}  # by label: at the Leave statements
+        # by label: for each Leave of this label, the registers accessed on the path to it
+        self._left: dict[int, list[_Accessed]] = {}
 
     def run(self, code: Iterable[ir.Statement], accessed: _Accessed) -> _Accessed | None:
         """Return the registers accessed before and in the code, or None if it never ends."""
@@ -156,7 +157,8 @@ class _Path:
         self, register: str, source: syntax.Source | None, accessed: _Accessed
     ) -> _Accessed:
         assert source is not None
-        # the position of execute_log() (name$next) is part of its register
+        # the position that execute_log() stores (name$next) belongs to its register, so its access
+        # does not count
         if register in accessed and not register.endswith("$next"):
             first = accessed[register]
             self._warnings.add(

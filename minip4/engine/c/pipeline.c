@@ -182,8 +182,8 @@ void pipeline_egress(struct engine *e, struct port *port, struct packet *packet,
         traffic_transmit(e, port, packet);
 }
 
-/* Do nothing for a clone. Otherwise, deflection would never end if the queue of the clone is full,
- * too. */
+/* Runs egress for a packet whose queue is full, so that the program can clone it. A clone is never
+ * deflected: if its queue was full, too, deflection would not end. */
 void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet,
                       const struct queue *queue)
 {

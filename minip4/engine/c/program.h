@@ -91,7 +91,8 @@ struct context {
     struct profile **profiles;
     struct value_set **value_sets;
     uint64_t random[4];
-    bool is_miss;            /* same as request.is_miss, for the current action if it may drop */
+    /* whether a table miss runs the current action; set only if the action may drop */
+    bool is_miss;
     uint32_t loop_steps;     /* number of loop iterations in this pipeline */
 #ifdef MINIP4_TRACE
     struct trace *trace;

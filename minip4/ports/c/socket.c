@@ -45,7 +45,7 @@ static int make_ring(struct nic *nic)
     if (set_option(nic->fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2) ||
         set_option(nic->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1) ||
         set_option(nic->fd, SOL_PACKET, PACKET_COPY_THRESH, 1) ||
-        /* timestamp set during the sender's call */
+        /* at a veth end, take the timestamp during the sender's call, not in the receive path */
         set_option(nic->fd, SOL_SOCKET, SO_TIMESTAMPNS, 1) ||
         set_option(nic->fd, SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_QUEUE) ||
         set_option(nic->fd, SOL_SOCKET, SO_SNDBUFFORCE, SEND_QUEUE) ||

@@ -111,7 +111,8 @@ def _widths(spec: p4t.P4DataTypeSpec, schema: Schema) -> list[int]:
         enums = schema.p4info.type_info.serializable_enums
         return [enums[spec.serializable_enum.name].underlying_type.bitwidth]
     if kind == "new_type":
-        if spec.new_type.name in schema.translations:  # P4Info has no width for it
+        # P4Info does not contain the width of a translated type
+        if spec.new_type.name in schema.translations:
             raise unimplemented(
                 f"members of the translated type {spec.new_type.name} in a register"
             )

@@ -33,7 +33,7 @@ class SwitchProgram:
 
     @cached_property
     def traced_engine(self) -> Engine:
-        """Return the engine that traced switches copy."""
+        """Return the engine with tracing, which switches with a trace copy."""
         return Engine(self.bmv2_json, trace=True)
 
     def close(self) -> None:

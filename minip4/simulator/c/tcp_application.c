@@ -4,7 +4,7 @@
 
 enum {
     LEAST_BUFFER = 1 << 16, /* minimum number of bytes written ahead of acknowledgements */
-    /* for flows with a rate, as in real time */
+    /* bytes per write of a flow with a rate, and writes per second; the same as in real time */
     MIN_CHUNK = 1448, MAX_CHUNK = 1 << 16, CHUNKS_PER_S = 1000
 };
 

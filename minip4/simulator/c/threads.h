@@ -8,7 +8,7 @@
 
 enum {
     CHANNEL_ROOM = 256,  /* in frames; a power of two */
-    MESSAGE_FRAME = 192, /* in bytes; longer frames are transferred in their packets */
+    MESSAGE_FRAME = 192, /* in bytes; the message points to the packet of a longer frame */
     MESSAGES_AHEAD = 4   /* messages prefetched while one is received */
 };
 
@@ -21,7 +21,7 @@ struct message {
     _Alignas(CACHE_LINE) struct arrival arrival;
     uint64_t due_ns;
     struct packet *spare;
-    uint32_t room;                 /* free bytes before the frame in its packet */
+    uint32_t room;                 /* free bytes before the frame in the buffer of its packet */
     uint32_t length, source, hops; /* fields of the packet */
     uint8_t frame[MESSAGE_FRAME];
 };

@@ -376,7 +376,7 @@ void sources_free(struct virtual *v);
 /* Process a datagram for a flow's port, with `length` bytes of payload. */
 void flow_receive(struct partition *p, const struct listener *listener, uint8_t tos,
                   const uint8_t *payload, uint32_t length);
-/* Sort the records into the flows, except into flows that were removed. Returns false if out of
+/* Moves each record to its flow. Discards records of removed flows. Returns false if out of
  * memory. */
 bool receptions_sort(struct partition *p);
 /* Sort the records of all partitions. */

@@ -40,8 +40,8 @@ struct capture {
     uint32_t snaplen;
     uint8_t *filling; /* used by the data plane, without the lock */
     size_t filled;
-    /* used by the writer while to_save > 0; the buffers are swapped with the lock of the set
-     * held */
+    /* used by the writer while to_save > 0; `filling` and `saving` are swapped only under the lock
+     * of the set */
     uint8_t *saving;
     size_t to_save;
     int error; /* errno of the first failed write, after which nothing is written */

@@ -65,7 +65,7 @@ void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
                     uint64_t arrived_ns, uint64_t now_ns);
 /* Prefetch the data that a frame received at this port needs. */
 void engine_prefetch(const struct engine *engine, uint16_t port);
-/* Continue the prefetch a little later: small tables and the probable egress port. */
+/* Second step of the prefetch, a little later: small tables and the probable egress port. */
 void engine_prefetch_more(const struct engine *engine, uint16_t port);
 /* Process all work of queues and links that is due by now_ns. Returns when the function must be
  * called again, or UINT64_MAX. */

@@ -416,9 +416,9 @@ def _interface_counters(path: Path, node: str) -> dict[str, dict[str, int]]:
 
 
 def _protocol_counters(proc: Path) -> dict[tuple[str, str], int]:
-    """Read the counters in `snmp` and `netstat` of a folder such as /proc/net, by group and name.
+    """Read the files `snmp` and `netstat` in a folder such as /proc/net.
 
-    Each group has a line of names and then a line of values.
+    Return the counters by group and name. Each group has a line of names, then a line of values.
     """
     counters = {}
     for file in ("snmp", "netstat"):

@@ -21,7 +21,7 @@ LENGTHS = [*range(130), 1024, 4096 + 60]
 
 @pytest.fixture(scope="module", params=WAYS)
 def add(request: pytest.FixtureRequest) -> Iterator[Add]:
-    """Return a function that calls crc_add() with register, bytes and mask."""
+    """Return a function that calls crc_add() with the CRC so far, bytes and a mask."""
     with build.shared_object([C_FOLDER / "crc.c"], flags=WAYS[request.param]) as built:
         function = ctypes.CDLL(str(built)).crc_add
         function.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p]

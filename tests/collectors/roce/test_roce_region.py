@@ -31,7 +31,7 @@ def test_a_file_has_one_collector_and_any_readers(tmp_path: Path) -> None:
     region = Region(TCP, 3, path)
     nic = SoftNic("10.0.0.2")
     nic.register(region)
-    nic.register(region)  # claimed by the same endpoint
+    nic.register(region)  # allowed: the same endpoint has claimed the file
     reader = Region(TCP, 3, path)
     region.records["sequence"][1] = 7
     assert reader.records["sequence"][1] == 7

@@ -165,7 +165,7 @@ AT_TOP = [
     ("enum bit<8> e { §a }", "member 'a' has no value"),
     ("enum bit<8> e { a = §300 }", "300 does not fit in bit<8>"),
     ("enum §bool e { a = true }", "an enum cannot be of type bool"),
-    ("enum e { §a = 1 }", "member 'a' has a value, but 'e' has no type of values"),
+    ("enum e { §a = 1 }", "member 'a' has a value, but 'e' has no underlying type"),
     ("error { §NoError }", "error 'NoError' is declared twice"),
     ("match_kind { §exact }", "match kind 'exact' is declared twice"),
     ("type §pair_t new_t;", "a new type cannot be made of pair_t"),

@@ -259,14 +259,14 @@ def test_bad_frames_to_services_go_to_the_real_of_their_connection_or_nowhere(
 
 
 def answer(number: int, *, options: bytes = b"", fragment: int = 0) -> bytes:
-    """Return a packet that a real server sends in connection `number`, from its IP header on."""
+    """Return a packet of a real server in connection `number`, starting at the IP header."""
     client, port = 0x0A000000 | number % 1000, 1024 + number // 1000
     payload = segment(TCP, 80, port) + bytes(1000)
     return ipv4(int(VIP), client, TCP, payload, options=options, fragment=fragment)
 
 
 def answer6(number: int) -> bytes:
-    """Return a UDP packet that a real server sends from VIP6, from its IP header on."""
+    """Return a UDP packet of a real server with source VIP6, starting at the IP header."""
     payload = segment(UDP, 53, 1024 + number) + bytes(1000)
     return ipv6(int(VIP6), 0xFD00 << 112 | number, UDP, payload)
 

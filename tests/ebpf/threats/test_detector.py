@@ -22,7 +22,7 @@ A, B = 0x0A000001, 0x0A000002  # 10.0.0.1, 10.0.0.2
 
 
 def packets(number: int, **fields: Any) -> NDArray[Any]:
-    """Return the rows (number,) of packets with these fields.
+    """Return an array of `number` rows, one per packet, with these fields.
 
     Defaults: 100 bytes of TCP from A to B.
     """

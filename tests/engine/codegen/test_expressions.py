@@ -171,7 +171,7 @@ def test_an_index_out_of_bounds_reaches_no_element() -> None:
 
 
 def test_nor_does_one_that_the_engine_works_out() -> None:
-    """An index that the engine computes reaches no element of a stack if it is out of bounds.
+    """If an index that the engine computes is out of bounds, it selects no element of a stack.
 
     JSON of p4c may have such an index. JSON of minip4 has a condition for each element instead.
     """

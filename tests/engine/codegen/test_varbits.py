@@ -107,9 +107,10 @@ def test_assigning_a_varbit_does_not_change_later_headers(
 
 
 def test_nothing_is_read_behind_a_frame() -> None:
-    """A header at the end of the longest frame grows. Nothing beyond the frame is read.
+    """The last header of a frame of maximum length gets a longer varbit field.
 
-    test_sanitized.py also runs this test, and detects such reads.
+    No byte beyond the received frame is read. test_sanitized.py also runs this test, and detects
+    such reads.
     """
     skipped = 9216 - 12
     e = engine(

@@ -32,9 +32,9 @@ ORDER_US = {  # times of one packet
 
 
 def packets(wrong: str = "", by_us: int = 0) -> tuple[object, dict[str, object]]:
-    """Return packets at intervals of 1 ms, two of them lost.
+    """Return packets at intervals of 1 ms, two of which are lost.
 
-    The first packet may have one wrong time.
+    If `wrong` names a time, this time of the first packet is wrong by `by_us`.
     """
     times = {
         what: 1000 * (us + 1000 * np.arange(COUNT, dtype=np.int64) + 5)

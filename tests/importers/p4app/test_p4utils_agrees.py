@@ -70,7 +70,7 @@ def p4utils() -> str:
 def topology(chance: random.Random) -> dict[str, Any]:
     """Return a topology: each host has one link, and some switches are linked.
 
-    A few links have given ports.
+    Some links specify their port numbers.
     """
     switches = chance.sample(SWITCHES, chance.randint(1, 5))
     hosts = chance.sample(HOSTS, chance.randint(1, 7))

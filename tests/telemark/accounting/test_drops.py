@@ -55,8 +55,8 @@ TO_300 = 'await s1.write([route(net, "h1", 1), route(net, "h2", 300)])'
 NO_ENTRY = 'await s1.write([route(net, "h1", 1)])'
 ALL = 'await s1.write([route(net, "h1", 1), route(net, "h2", 2)])'
 VANISHED = "flows that lost all packets (network: flow 1 from h1 to h2)"
-TOLD_300 = "warning: switch s1: 100 packets dropped: port 300 does not exist, or is down"
-TOLD_MISS = "warning: switch s1: 100 packets received at port 1 dropped in ingress by the"
+TOLD_300 = "warning: switch s1: 100 packets were dropped: port 300 does not exist, or is down"
+TOLD_MISS = "warning: switch s1: 100 packets received at port 1 were dropped in ingress by the"
 
 
 def run(
@@ -166,9 +166,9 @@ def test_networks_are_told_together_and_the_worst_first() -> None:
     # drops by links are not reported
     assert {drop.reason for drop in found.drops} == {"no_group", "ingress"}
     first, second = found.warnings()
-    assert first.startswith("warning: switch s2: 1,000 packets received at port 2 dropped")
+    assert first.startswith("warning: switch s2: 1,000 packets received at port 2 were dropped")
     assert second.startswith(
-        "warning: switch s1: 6 packets received at port 1 dropped: their multicast"
+        "warning: switch s1: 6 packets received at port 1 were dropped: their multicast"
     )
     for number in range(20):
         found.add_network("c", {f"s{number}": counted({"7": {"egress": 1}})}, [])
@@ -186,7 +186,7 @@ def test_what_bmv2_swallowed_is_told_unless_its_program_may_have_dropped_it(
     found = DropReport()
     found.add_network("a", {"s1": counted({}, bmv2={"bmv2": 3})}, expected)
     assert [drop.packets for drop in found.drops] == [3]
-    told = "warning: switch s1: 3 packets dropped inside bmv2 (sum over all ports)"
+    told = "warning: switch s1: 3 packets were dropped inside bmv2 (sum over all ports)"
     assert found.warnings() == ([told] if warns else [])
 
 

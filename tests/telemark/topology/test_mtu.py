@@ -47,7 +47,10 @@ from topologies.basic import Line
 
 
 def run_grow(start: StartExperiment, folder: Path, time: str, **what: Any) -> tuple[int, str, Any]:
-    """Return the exit status, the errors, and the metrics; `time` may also be bmv2."""
+    """Run on minip4 in real or virtual `time`, or on bmv2 if `time` is "bmv2".
+
+    Return the exit status, the errors, and the metrics.
+    """
     body = GROW.format(program=str(PROGRAMS / "grow.p4"), **what)
     where = ("--target", time) if time == "bmv2" else ("--time", time)
     process = start(body, *where, "--out", str(folder / "out"), head=HEAD)

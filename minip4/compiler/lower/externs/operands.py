@@ -1,4 +1,4 @@
-"""Operands and results of operations from the arguments of extern calls."""
+"""Conversion of arguments of extern calls to operands and result fields of operations."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from minip4.compiler.lower.externs.operands import require_block, scalar
 from minip4.compiler.lower.externs.packets import lookahead
 from minip4.compiler.types import BOOL, Bits, width_in_bits
 
-_COUNTER = Bits(16, signed=True)  # Tofino has 8 bits with a sign; programs must not rely on less
+# the parser counter of Tofino has 8 bits with a sign; programs must not depend on its overflow
+_COUNTER = Bits(16, signed=True)
 
 
 def port_metadata_unpack(context: Context, call: syntax.Call) -> places.Value:

@@ -176,7 +176,8 @@ static void after_ingress(struct engine *e)
     }
 }
 
-/* Process a frame from the parser on. `resubmit` has the data of its emit(), or is NULL. */
+/* Process a frame from the parser on. If the frame was resubmitted, `resubmit` has
+ * the data of its Resubmit.emit(); otherwise it is NULL. */
 static void run_ingress(struct engine *e, uint16_t port, uint32_t traced, const struct tna *resubmit)
 {
     struct packet *packet = e->context.packet;

@@ -56,7 +56,7 @@ static bool drain(int fd, uint64_t *received, FILE *records)
 }
 
 /* Writes responses to complete requests, as much as the socket accepts. Returns whether a part of
- * them is not yet written. */
+ * the responses is not yet written. */
 static bool answer(int fd, struct responder *responder, uint64_t received)
 {
     static const uint8_t zeros[CHUNK];

@@ -268,7 +268,7 @@ from telemark.accounting.packet_accounting import PacketAccounting
     output, errors = process.communicate()
     assert process.returncode == 2, output + errors
     assert "run invalid: bmv2 dropped frames (20 in s1)" in errors
-    assert "warning: switch s1: 20 packets dropped inside bmv2" in " ".join(output.split())
+    assert "warning: switch s1: 20 packets were dropped inside bmv2" in " ".join(output.split())
 
 
 def test_without_bmv2_there_is_nothing_to_compare(

@@ -2,7 +2,7 @@
 
 Each line of stdin is a call of a function in CALLS, with a Thrift port: `{"port": 9091, "method":
 "register_read", "arguments": {"name": "r"}}`. Each line of stdout is the response to a call:
-`{"result": ...}` or `{"error": "..."}`. The proxy ends at EOF of stdin.
+`{"result": ...}` or `{"error": "..."}`. The program ends at EOF of stdin.
 """
 
 import json
