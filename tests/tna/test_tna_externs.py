@@ -30,6 +30,20 @@ def test_register_action(tmp_path: Path) -> None:
     assert switch.process(1, data(a=8, b=7), 0) == [(2, data(a=8, b=0))]  # out of bounds
 
 
+def test_register_action_without_result(tmp_path: Path) -> None:
+    switch = engine(
+        tmp_path,
+        locals="""
+            Register<bit<16>, bit<8>>(8) reg;
+            RegisterAction<bit<16>, bit<8>, void>(reg) store = {
+                void apply(inout bit<16> value) { value = hdr.d.b; }
+            };""",
+        ingress="store.execute(hdr.d.a);",
+    )
+    assert switch.process(1, data(a=3, b=7), 0) == [(2, data(a=3, b=7))]
+    assert switch.register_read("IC.reg", 3) == 7
+
+
 def test_register_action_in_an_action(tmp_path: Path) -> None:
     switch = engine(
         tmp_path,

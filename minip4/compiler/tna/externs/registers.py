@@ -6,7 +6,7 @@ one cell, as the compiler of Tofino makes a table without keys of such code.
 
 from __future__ import annotations
 
-from minip4.compiler import ir, syntax
+from minip4.compiler import ir, syntax, types
 from minip4.compiler.errors import P4Error
 from minip4.compiler.instances.objects import Environment, ExternObject
 from minip4.compiler.ir import arithmetic
@@ -58,7 +58,7 @@ def write_direct(context: Context, call: syntax.Call, register: ExternObject) ->
     return cell
 
 
-def execute(context: Context, call: syntax.Call, action: ExternObject) -> places.Value:
+def execute(context: Context, call: syntax.Call, action: ExternObject) -> places.Value | None:
     """Inline a register action: read the cell, run `apply`, write the cell."""
     require_block(context, call, "ingress", "egress")
     (at,) = extern_arguments(context, call)
@@ -69,7 +69,9 @@ def execute(context: Context, call: syntax.Call, action: ExternObject) -> places
     return result
 
 
-def execute_direct(context: Context, call: syntax.Call, action: ExternObject) -> places.Value:
+def execute_direct(
+    context: Context, call: syntax.Call, action: ExternObject
+) -> places.Value | None:
     require_block(context, call, "ingress", "egress")
     register = _register_of(action, call)
     index = _own_index(context, register, call)
@@ -79,7 +81,7 @@ def execute_direct(context: Context, call: syntax.Call, action: ExternObject) ->
     return result
 
 
-def execute_log(context: Context, call: syntax.Call, action: ExternObject) -> places.Value:
+def execute_log(context: Context, call: syntax.Call, action: ExternObject) -> places.Value | None:
     """Run a register action on the next cell; cell 0 follows the last one.
 
     All actions of a register share its next index, which a register of one cell has.
@@ -140,7 +142,7 @@ def _execute(
     action: ExternObject,
     register: ExternObject,
     index: ir.Expression | None,
-) -> places.Place:
+) -> places.Place | None:
     cell = context.temporary(register.type.arguments[0], call.source, "value")
     _read_cell(context, register, index, cell, call.source)
     result = _run(context, call, action, cell)
@@ -150,15 +152,19 @@ def _execute(
 
 def _run(
     context: Context, call: syntax.Call, action: ExternObject, cell: places.Place
-) -> places.Place:
+) -> places.Place | None:
     """Inline `apply` with the cell, and return its result, which is 0 if `apply` has none."""
     method = action.method("apply")
-    result = context.temporary(action.type.arguments[-1], call.source, "rv")
-    if not isinstance(result, places.Scalar):
-        raise P4Error("the result of a register action is a number", action.source, "bit<32>")
-    assign(context, result, ir.Constant(result.type, 0), call.source)
+    arguments = [cell]
+    result = None
+    if action.type.arguments[-1] is not types.VOID:
+        result = context.temporary(action.type.arguments[-1], call.source, "rv")
+        if not isinstance(result, places.Scalar):
+            raise P4Error("the result of a register action is a number", action.source, "bit<32>")
+        assign(context, result, ir.Constant(result.type, 0), call.source)
+        arguments.append(result)
     environment = Environment(context.environment)
-    for parameter, place in zip(method.parameters, (cell, result), strict=False):
+    for parameter, place in zip(method.parameters, arguments, strict=False):
         environment.bindings[parameter] = place
         if parameter.direction == "out":
             invalidate(context, place, call.source)
