@@ -30,7 +30,7 @@ def test_register_action(tmp_path: Path) -> None:
     assert switch.process(1, data(a=8, b=7), 0) == [(2, data(a=8, b=0))]  # out of bounds
 
 
-def test_register_action_without_result(tmp_path: Path) -> None:
+def test_register_action_of_void(tmp_path: Path) -> None:
     switch = engine(
         tmp_path,
         locals="""
@@ -136,13 +136,14 @@ def test_hash(tmp_path: Path, hash_: str, fields: str, given: bytes, value: int)
     assert switch.process(1, given, 0) == [(2, given[:4] + value.to_bytes(4, "big"))]
 
 
-# Check values of "123456789" are those in the catalogue of parametrised CRC algorithms.
+# A CRC repeats in a wider hash. Check values of "123456789" are those in the catalogue of
+# parametrised CRC algorithms.
 @pytest.mark.parametrize(
     ("algorithm", "check"),
     [
-        ("CRC8", 0xF4),
-        ("CRC16", 0xBB3D),
-        ("CRC32", 0xCBF43926),
+        ("CRC8", 0xF4F4F4F4F4F4F4F4),
+        ("CRC16", 0xBB3DBB3DBB3DBB3D),
+        ("CRC32", 0xCBF43926CBF43926),
         ("CRC64", 0x6C40DF5F0B497347),
     ],
 )
@@ -168,6 +169,8 @@ def test_crc(tmp_path: Path, algorithm: str, check: int) -> None:
         ("bit<16>>(16w0x1021, false, false, false, 0xFFFF, 0)", 0x29B1),
         ("bit<16>>(16w0x8005, true, false, false, 0xFFFF, 0)", 0x4B37),
         ("bit<8>>(8w0x31, true, false, false, 0, 0)", 0xA1),
+        ("bit<8>>(8w0x31, true, false, true, 0, 0)", 0xA1A1A1A1),
+        ("bit<24>>(24w0x864CFB, false, false, true, 0xB704CE, 0)", 0x0221CF02),
     ],
 )
 def test_custom_hash(tmp_path: Path, polynomial: str, check: int) -> None:

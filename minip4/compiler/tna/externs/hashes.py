@@ -22,6 +22,8 @@ _ALGORITHMS = {
     "XOR16": "xor16",
     "XOR32": "xor32",
 }
+_CRC_BITS = {"CRC8": 8, "CRC16": 16, "CRC32": 32, "CRC64": 64}
+MAX_RESULT_BITS = 64
 
 
 def get(context: Context, call: syntax.Call, hash_: ExternObject) -> places.Value:
@@ -36,10 +38,38 @@ def get(context: Context, call: syntax.Call, hash_: ExternObject) -> places.Valu
     padding = -sum(ir.width_of(e) for e in inputs) % 8
     if padding:
         inputs.insert(0, ir.Constant(Bits(padding), 0))
-    result = context.temporary_field(of, call.source)
     name = add_calculation(context, algorithm, inputs, call.source)
+    period = _period(hash_)
+    is_wide = period < of.width
+    result = context.temporary_field(Bits(period) if is_wide else of, call.source)
     context.emit(ir.Calculate(call.source, result, name))
-    return result
+    return context.saved(_repeated(result, of), call.source) if is_wide else result
+
+
+def _repeated(value: ir.Expression, of: Bits) -> ir.Expression:
+    """Return the low bits of `value ++ value ++ ...`."""
+    period = ir.width_of(value)
+    whole = value
+    while ir.width_of(whole) < of.width:
+        whole = arithmetic.concatenate(value, whole, Bits(ir.width_of(whole) + period))
+    return arithmetic.cast(whole, of)
+
+
+def _period(hash_: ExternObject) -> int:
+    """Return after how many bits the result of a hash repeats.
+
+    CRCs without a polynomial repeat, others only if the polynomial is extended.
+    """
+    member = hash_.arguments[0]
+    assert isinstance(member, syntax.EnumMember)
+    if member.name != "CUSTOM":
+        return _CRC_BITS.get(member.name, MAX_RESULT_BITS)
+    polynomial = hash_.arguments[1]
+    assert isinstance(polynomial, ExternObject)
+    width = scalar_type(polynomial.type.arguments[0])
+    assert isinstance(width, Bits)
+    is_extended = polynomial.arguments[3]
+    return width.width if is_extended else MAX_RESULT_BITS
 
 
 def algorithm_of(hash_: ExternObject) -> str:
@@ -71,13 +101,11 @@ def _custom(polynomial: ExternObject) -> str:
     the low bits for both values.
     """
     width = scalar_type(polynomial.type.arguments[0])
-    coefficients, is_reversed, _, is_extended, initial, final = polynomial.arguments
+    coefficients, is_reversed, _, _, initial, final = polynomial.arguments
     assert isinstance(width, Bits)
     assert isinstance(coefficients, int)
     assert isinstance(initial, int)
     assert isinstance(final, int)
-    if is_extended:
-        raise P4Error("an extended CRC is not supported", polynomial.source, "extended = false")
     if not 8 <= width.width <= 64:
         raise P4Error(f"a CRC of {width.width} bits is not supported", polynomial.source, "8 to 64")
     ones = (1 << width.width) - 1
@@ -87,8 +115,10 @@ def _custom(polynomial: ExternObject) -> str:
 
 def _result_type(object_: ExternObject) -> Bits:
     of = scalar_type(object_.type.arguments[0])
-    if not isinstance(of, Bits) or of.width > 64:
-        raise P4Error(f"a result of {of} is not supported", object_.source, "up to 64 bits")
+    if not isinstance(of, Bits) or of.width > MAX_RESULT_BITS:
+        raise P4Error(
+            f"a result of {of} is not supported", object_.source, f"up to {MAX_RESULT_BITS} bits"
+        )
     return of
 
 
