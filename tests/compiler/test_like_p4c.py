@@ -245,3 +245,28 @@ def test_the_order_of_digests(tmp_path: Path, name: str) -> None:
     parts, expected = DIGESTS[name]
     message = compiled(tmp_path, **{"declarations": STRUCTS, **parts}).p4info
     assert [digest.preamble.name for digest in message.digests] == expected
+
+
+COPY = """
+    control {0}(inout headers_t h) {{
+        @name(".set") action set(bit<{1}> x) {{ h.d.a = (bit<8>)x; }}
+        @name(".{0}") table t {{ key = {{ h.d.b : exact; }} actions = {{ set; }} }}
+        apply {{ t.apply(); }}
+    }}
+"""
+CALLS = {"locals": "S() s; R() r;", "ingress": "s.apply(h); r.apply(h);"}
+
+
+def test_copies_of_an_action_are_one_for_controllers(tmp_path: Path) -> None:
+    """Programs converted from P4-14 have copies of an action in several controls."""
+    declarations = COPY.format("S", 8) + COPY.format("R", 8)
+    message = compiled(tmp_path, declarations=declarations, **CALLS).p4info
+    (number,) = [a.preamble.id for a in message.actions if a.preamble.name == "set"]
+    assert [t.preamble.name for t in message.tables] == ["S", "R"]
+    assert [t.action_refs[0].id for t in message.tables] == [number, number]
+
+
+def test_actions_of_one_name_need_the_same_parameters(tmp_path: Path) -> None:
+    declarations = COPY.format("S", 8) + COPY.format("R", 16)
+    with pytest.raises(P4Error, match="control-plane name 'set' is already used"):
+        compiled(tmp_path, declarations=declarations, **CALLS)

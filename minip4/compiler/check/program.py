@@ -8,6 +8,8 @@ through the shared context.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from minip4.compiler import syntax, types
 from minip4.compiler.check.arguments import Arguments
 from minip4.compiler.check.calls import Calls
@@ -35,10 +37,28 @@ def check(program: syntax.Program) -> None:
             context.type_names.annotations(d.annotations)
         context.declarations.declaration(d)
     controls = [d for d in program.declarations if isinstance(d, syntax.ControlDeclaration)]
-    in_controls = [local for control in controls for local in control.locals]
-    absolute = [d for d in in_controls if control_plane_name(d).startswith(".")]
-    check_control_plane_names([*program.declarations, *absolute])
+    check_control_plane_names([*program.declarations, *_absolute_names(controls)])
     program.main = _find_main(context)
+
+
+def _absolute_names(controls: list[syntax.ControlDeclaration]) -> Iterator[syntax.Declaration]:
+    """Yield the locals of controls with an absolute name, without copies of actions.
+
+    Programs converted from P4-14 have a copy of an action in each control that uses it. For the
+    control plane, they are one action.
+    """
+    seen: set[tuple[object, ...]] = set()
+    for control in controls:
+        absolute = {d: _key(d) for d in control.locals if control_plane_name(d).startswith(".")}
+        yield from (d for d, key in absolute.items() if key not in seen)
+        seen.update(absolute.values())
+
+
+def _key(d: syntax.Declaration) -> tuple[object, ...]:
+    """Return what copies of an action have in common; other declarations have no copies."""
+    if not isinstance(d, syntax.Action):
+        return (d,)
+    return control_plane_name(d), *((p.name, p.type) for p in d.parameters)
 
 
 def _context(program: syntax.Program) -> Context:
