@@ -171,6 +171,23 @@ def test_resubmit(tmp_path: Path) -> None:
     assert switch.process(7, data(), 0) == [(2, data(b=1234, c=7))]
 
 
+def test_resubmitted_data_of_a_bit(tmp_path: Path) -> None:
+    """Data that are not whole bytes are padded on the right."""
+    switch = engine(
+        tmp_path,
+        declarations="header short_t { bit<1> flag; } header again_t { bit<64> x; }",
+        parser_locals="again_t again;",
+        port_metadata="",
+        states="""
+            state more { pkt.extract(again); md.m = again.x[63:56]; pkt.extract(hdr.d);
+                         transition accept; }""",
+        ingress="dprsr.resubmit_type = (bit<3>)(bit<2>)(~ig.resubmit_flag); hdr.d.a = md.m;",
+        deparser_locals="Resubmit(1) resubmit;",
+        deparser="if (dprsr.resubmit_type == 1) { resubmit.emit<short_t>({1}); }",
+    )
+    assert switch.process(7, data(), 0) == [(2, data(a=0x80))]
+
+
 def test_recirculation(tmp_path: Path) -> None:
     switch = engine(
         tmp_path,
@@ -249,6 +266,22 @@ def test_digest(tmp_path: Path) -> None:
     [
         ({"deparser": "if (md.m == 1) { pkt.emit(hdr.d); }"}, "emit() under a condition"),
         ({"deparser": "pkt.emit(hdr.ip); hdr.ip.sum = 1;"}, "changes after its emit()"),
+        (
+            {
+                "declarations": "header odd_t { bit<9> x; }",
+                "deparser_locals": "odd_t odd;",
+                "deparser": "pkt.emit(odd);",
+            },
+            "header odd_t has 9 bits",
+        ),
+        (
+            {
+                "declarations": "header odd_t { bit<9> x; }",
+                "parser_locals": "odd_t odd;",
+                "states": "state more { pkt.extract(odd); transition accept; }",
+            },
+            "header odd_t has 9 bits",
+        ),
         (
             {"locals": "DirectLpf<bit<8>>() lpf;", "ingress": "md.m = lpf.execute(1);"},
             "DirectLpf.execute() is not supported",

@@ -45,6 +45,7 @@ class Storage:
     def __init__(self, program: ir.Program) -> None:
         self._program = program
         self._header_types: dict[types.Header, ir.HeaderType] = {}
+        self._odd_types: dict[str, tuple[int, syntax.Source]] = {}  # types of no whole bytes
         self._varbit_types: set[int] = set()
         self._type_names: set[str] = set()
         self._next: dict[str, int] = {}  # map from name to the next number to try
@@ -146,6 +147,8 @@ class Storage:
             n: self.allocate(t, f"{name}.{n}", source) for n, t in of.fields.items()
         }
         headers = [m for m in members.values() if isinstance(m, places.Header)]
+        for header in headers:
+            self.require_whole_bytes(header.type_name)
         names = [header.name for header in headers]
         for header in headers:
             header.siblings = tuple(n for n in names if n != header.name)
@@ -173,6 +176,7 @@ class Storage:
             type_name = self._union_type(element)
         elif isinstance(element, types.Header):
             type_name = self.header_type(element).name
+            self.require_whole_bytes(type_name)
         else:
             raise P4Error(f"an array of {element} is not supported", source)
         names = [e.name for e in elements if isinstance(e, places.Header | places.Union)]
@@ -193,13 +197,22 @@ class Storage:
             # Tofino's compiler chooses the layout of such a header, as it never leaves the switch
             fields.append(ir.HeaderField("$padding", -total % 8))
         elif total % 8:
-            raise P4Error(
-                f"header {of} has {total} bits", source, "a multiple of 8 bits (add padding)"
-            )
+            self._odd_types[name] = (total, source)
+            if self._program.architecture == "v1model":
+                self.require_whole_bytes(name)
+            fields.append(ir.HeaderField("$padding", -total % 8))
         result = ir.HeaderType(name, fields)
         self._header_types[of] = result
         self._program.header_types.append(result)
         return result
+
+    def require_whole_bytes(self, type_name: str) -> None:
+        """Reject a type of headers that are not whole bytes, which no packet contains."""
+        if type_name in self._odd_types:
+            total, source = self._odd_types[type_name]
+            raise P4Error(
+                f"header {type_name} has {total} bits", source, "a multiple of 8 bits (add padding)"
+            )
 
 
 def _flat_fields(of: types.Type, prefix: str) -> Iterator[tuple[str, types.Type]]:

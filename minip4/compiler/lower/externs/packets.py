@@ -36,6 +36,7 @@ def _extract(
     context: Context, target: places.Place, length: ir.Expression | None, source: syntax.Source
 ) -> None:
     if isinstance(target, places.Header):
+        context.storage.require_whole_bytes(target.type_name)
         context.emit(ir.Extract(source, target.name, length))
     elif isinstance(target, places.Next):
         context.emit(ir.ExtractNext(source, target.stack.declared, target.member, length))
@@ -82,15 +83,16 @@ def emit(context: Context, call: syntax.Call) -> None:
     argument = call.arguments[0]
     assert argument is not None
     for header in _headers(context.expressions.value(argument), argument.source):
-        context.emit(Emit(call.source, header))
+        context.storage.require_whole_bytes(header.type_name)
+        context.emit(Emit(call.source, header.name))
 
 
-def _headers(value: places.Value, source: syntax.Source) -> list[str]:
+def _headers(value: places.Value, source: syntax.Source) -> list[places.Header]:
     if isinstance(value, places.Header):
-        return [value.name]
+        return [value]
     if isinstance(value, places.Stack):
-        return [name for element in value.elements for name in _headers(element, source)]
+        return [header for element in value.elements for header in _headers(element, source)]
     if isinstance(value, places.Group | places.Union | places.Compound) and is_compound(value):
         members = places.members_of(value).values()
-        return [name for member in members for name in _headers(member, source)]
+        return [header for member in members for header in _headers(member, source)]
     raise P4Error("only headers can be emitted", source)

@@ -37,7 +37,7 @@ def _header(context: Context, call: syntax.Call, data: list[Argument], longest: 
     of = context.environment.resolve(argument.type)
     if not isinstance(of, types.Header):
         raise P4Error(f"emit() of {of} is not supported", argument.source, "a header")
-    size = (types.width_in_bits(of) or 0) // 8
+    size = ((types.width_in_bits(of) or 0) + 7) // 8
     if size > longest:
         raise P4Error(f"{of} has {size} bytes", argument.source, f"at most {longest} bytes")
     header = context.temporary(of, call.source, f"{call.method}_{of.name}")
