@@ -53,11 +53,7 @@ class Token:
 
     def touches(self, following: Token) -> bool:
         """Return whether the next token follows without white space (`> >` is not a shift)."""
-        return (
-            self.end_column == following.column
-            and self.line == following.line
-            and self.file is following.file
-        )
+        return not following.before and self.file is following.file
 
 
 _COMMENT = r"//[^\n]*|/\*(?:[^*]|\*(?!/))*\*/"

@@ -80,6 +80,6 @@ def _printed(line: list[Token], macros: Macros) -> str:
     tokens += macros.expand(code)
     text = " " * (line[0].column - 1) + tokens[0].text if tokens else ""
     for last, token in pairwise(tokens):
-        touches_comment = last.kind == "comment" and last.touches(token)
+        touches_comment = last.kind == "comment" and last.end_column == token.column
         text += (" " if token.before and not touches_comment else "") + token.text
     return text

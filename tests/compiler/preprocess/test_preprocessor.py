@@ -69,6 +69,14 @@ LONG_STRINGS = {
 }
 
 
+@pytest.mark.parametrize(("shift", "is_shift"), [("x >> 1", True), ("x > > 1", False)])
+def test_macros_keep_shifts(tmp_path: Path, shift: str, is_shift: bool) -> None:
+    path = tmp_path / "test.p4"
+    path.write_text(f"#define SHIFT(x) {shift}\nSHIFT(2)")
+    (_, first, second, *_rest), _ = preprocess(path, [], [])
+    assert first.touches(second) == is_shift
+
+
 @pytest.mark.parametrize("name", LONG_STRINGS)
 def test_strings_that_span_lines(tmp_path: Path, name: str) -> None:
     """A string may span lines. The expected results are those of GNU cpp, which p4c uses."""
