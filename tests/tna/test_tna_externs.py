@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tna_programs import compiled, data, engine
 
+from minip4.compiler.errors import P4Error
 from minip4.engine.engine import Engine
 
 INCREMENT = """
@@ -28,6 +29,43 @@ def test_register_action(tmp_path: Path) -> None:
     assert switch.register_read("IC.reg", 3) == 114
     assert switch.register_read("IC.reg", 4) == 100  # the initial value
     assert switch.process(1, data(a=8, b=7), 0) == [(2, data(a=8, b=0))]  # out of bounds
+
+
+PAIR = "struct pair_t { bit<16> high; bit<16> low; }"
+OTHER_FIELDS = """
+    Register<bit<{0}>, bit<8>>(4) reg;
+    RegisterAction<{1}, bit<8>, bit<16>>(reg) store = {{
+        void apply(inout pair_t value, out bit<16> rv) {{ value.high = hdr.d.b; rv = value.low; }}
+    }};
+"""
+
+
+@pytest.mark.parametrize("of", ["pair_t", "_"])
+def test_register_action_with_other_fields(tmp_path: Path, of: str) -> None:
+    """An action can split the number in a cell into fields."""
+    parts = {"declarations": PAIR, "ingress": "hdr.d.b = store.execute(hdr.d.a);"}
+    switch = engine(tmp_path, locals=OTHER_FIELDS.format(32, of), **parts)
+    switch.register_write("IC.reg", 3, 0x1111_2222)
+    assert switch.process(1, data(a=3, b=7), 0) == [(2, data(a=3, b=0x2222))]
+    assert switch.register_read("IC.reg", 3) == 0x0007_2222
+    with pytest.raises(P4Error, match=r"the cells of IC.reg have 64 bits, not 32"):
+        engine(tmp_path, locals=OTHER_FIELDS.format(64, of), **parts)
+
+
+def test_register_action_of_fewer_bits(tmp_path: Path) -> None:
+    """An action with a narrower number stores its bits, and zeros in the others."""
+    switch = engine(
+        tmp_path,
+        locals="""
+            Register<bit<8>, bit<8>>(4) reg;
+            RegisterAction<bit<3>, bit<8>, bit<3>>(reg) next = {
+                void apply(inout bit<3> value, out bit<3> rv) { value = value + 3; rv = value; }
+            };""",
+        ingress="hdr.d.b = (bit<16>)next.execute(hdr.d.a);",
+    )
+    switch.register_write("IC.reg", 3, 0xF6)
+    assert switch.process(1, data(a=3), 0) == [(2, data(a=3, b=1))]
+    assert switch.register_read("IC.reg", 3) == 1
 
 
 def test_register_action_of_void(tmp_path: Path) -> None:

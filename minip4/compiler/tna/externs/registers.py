@@ -16,6 +16,7 @@ from minip4.compiler.lower.assignments import assign
 from minip4.compiler.lower.builtins import invalidate
 from minip4.compiler.lower.constants import constant_value
 from minip4.compiler.lower.context import Context, Frame
+from minip4.compiler.lower.extern_objects import cell_fields
 from minip4.compiler.lower.externs.operands import operand, require_block, scalar
 from minip4.compiler.lower.storage import scalar_type
 from minip4.compiler.types import BOOL, Bits
@@ -143,11 +144,27 @@ def _execute(
     register: ExternObject,
     index: ir.Expression | None,
 ) -> places.Place | None:
-    cell = context.temporary(register.type.arguments[0], call.source, "value")
+    cell = _cell(context, call, register, action)
     _read_cell(context, register, index, cell, call.source)
     result = _run(context, call, action, cell)
     _write_cell(context, register, index, cell, call.source)
     return result
+
+
+def _cell(
+    context: Context, call: syntax.Call, register: ExternObject, action: ExternObject
+) -> places.Place:
+    """Return a variable for the cell, which can have other fields or a number in the action."""
+    of = register.type.arguments[0]
+    here = context.environment.resolve(action.method("apply").parameters[0].type)
+    widths = [_width(t) for t in (of, here)]
+    if widths[0] != widths[1] and None in (scalar_type(of), scalar_type(here)):
+        raise P4Error(
+            f"the cells of {register.name} have {widths[0]} bits, not {widths[1]}",
+            action.source,
+            f"RegisterAction<{of}, ...>",
+        )
+    return context.temporary(here, call.source, "value")
 
 
 def _run(
@@ -192,17 +209,18 @@ def _read_cell(
     cell: places.Place,
     source: syntax.Source,
 ) -> None:
-    if isinstance(cell, places.Scalar) and isinstance(cell.field, ir.Field):
-        context.emit(ir.RegisterRead(source, cell.field, register.name, index))
-        return
     fields = context.expressions.flattened(cell, source)
     at = sum(map(ir.width_of, fields))
-    whole = context.temporary_field(Bits(at), source)
+    if _is_whole(register, fields) and isinstance(fields[0], ir.Field):
+        context.emit(ir.RegisterRead(source, fields[0], register.name, index))
+        return
+    whole = context.temporary_field(_number(register), source)
     context.emit(ir.RegisterRead(source, whole, register.name, index))
+    value = arithmetic.cast(whole, Bits(at))
     for field in fields:
         assert isinstance(field, ir.Field)
         width = ir.width_of(field)
-        part = arithmetic.slice_of(whole, at - 1, at - width)
+        part = arithmetic.slice_of(value, at - 1, at - width)
         context.emit(ir.Assign(source, field, arithmetic.cast(part, field.type)))
         at -= width
 
@@ -214,15 +232,30 @@ def _write_cell(
     cell: places.Place,
     source: syntax.Source,
 ) -> None:
-    if isinstance(cell, places.Scalar) and isinstance(cell.field, ir.Field):
-        context.emit(ir.RegisterWrite(source, register.name, index, cell.field))
+    fields = context.expressions.flattened(cell, source)
+    if _is_whole(register, fields) and isinstance(fields[0], ir.Field):
+        context.emit(ir.RegisterWrite(source, register.name, index, fields[0]))
         return
     whole: ir.Expression | None = None
     width = 0
-    for field in context.expressions.flattened(cell, source):
+    for field in fields:
         width += ir.width_of(field)
         part = arithmetic.cast(field, Bits(ir.width_of(field)))
         whole = part if whole is None else arithmetic.concatenate(whole, part, Bits(width))
     assert whole is not None
-    value = context.simple(whole, source)
+    value = context.simple(arithmetic.cast(whole, _number(register)), source)
     context.emit(ir.RegisterWrite(source, register.name, index, value))
+
+
+def _is_whole(register: ExternObject, fields: list[ir.Expression]) -> bool:
+    """Return whether one field is the number in a cell."""
+    return len(fields) == 1 and ir.width_of(fields[0]) == _number(register).width
+
+
+def _number(register: ExternObject) -> Bits:
+    """Return the type of the number in a cell."""
+    return Bits(_width(register.type.arguments[0]))
+
+
+def _width(of: types.Type) -> int:
+    return sum(ir.width_of(ir.Constant(field, 0)) for field in cell_fields(of))
