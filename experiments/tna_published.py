@@ -5,7 +5,7 @@ clone their repositories into one folder, and pass it with --programs. FCM-Sketc
 of flows. RTT matches TCP data packets with their ACKs. Each program gets a generated trace. All of
 its counters, table cells and verdicts must equal a model in numpy, which shares no code with the
 switch. Then the published metric is computed from the state of the program, and compared with the
-number in the paper. The papers used traces of real links, so this comparison has a tolerance.
+number in the paper. The papers used other traces, so this comparison has a tolerance.
 
 Claim: The state of each program equals the model. The error of FCM-Sketch is 40 % to 90 % smaller
 than the error of a Count-Min sketch of equal memory, and on a full link at least 96 % of the RTT

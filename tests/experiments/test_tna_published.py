@@ -72,6 +72,12 @@ def test_crcs_of_many_messages() -> None:
     assert crc32_mpeg2(CHECK_INPUT).tolist() == 2 * [0x0376E6E7]
 
 
+def test_leaves_are_those_of_the_published_control_plane() -> None:
+    # values in fcm_p416/ptf/fcm_utils.py for 192.168.1.1
+    found = fcm.leaves(np.array([0xC0A80101], np.uint32))
+    assert [leaf.tolist() for leaf in found] == [[408_597], [465_664]]
+
+
 @pytest.mark.parametrize("size", [1, 254, 255, 256, 65_788, 65_789, 65_790, 1_000_000])
 def test_a_flow_is_counted_up_to_the_limit(size: int) -> None:
     address, sizes = np.array([7], np.uint32), np.array([size])
