@@ -118,7 +118,7 @@ def test_count_min_is_never_too_small() -> None:
 
 def test_data_packets_and_acks_have_the_same_key() -> None:
     packets = rtt.trace(1e7, 1)
-    keys = {}
+    keys: dict[int, bytes] = {}
     for number, is_ack, key in zip(
         packets.number.tolist(), packets.is_ack, packets.keys, strict=True
     ):
