@@ -31,6 +31,7 @@ from collectors.dta import theory
 from experiments.shared.dta import prototype
 from experiments.shared.dta.both_translators import OURS, PROTOTYPE, SIDES
 from experiments.shared.dta.prototype_cases import Finding, Sizes, measure, settings
+from experiments.shared.tna.fetched import folder_with
 from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.goodness_of_fit import agreement_check, binomial_p_value
@@ -58,15 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def published_programs(text: str) -> Path:
     """Parse a folder with the published programs."""
-    if not text:
-        raise argparse.ArgumentTypeError(f"required; put into FOLDER {prototype.SOURCE}")
-    folder = Path(text).absolute()
-    for name in (prototype.TRANSLATOR, prototype.REPORTER):
-        if not (folder / name).is_file():
-            raise argparse.ArgumentTypeError(
-                f"{folder} has no {name}; put there {prototype.SOURCE}"
-            )
-    return folder
+    return folder_with(text, (prototype.TRANSLATOR, prototype.REPORTER), prototype.SOURCE)
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:

@@ -4,9 +4,7 @@ h1, h3 - s1 - h2: s1 writes reports from h1 and h3 into the memory of h2. h2 has
 the published programs contain.
 """
 
-import contextlib
-import io
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,11 +42,10 @@ from controllers.dta.translator import (
 from experiments.shared.dta import prototype
 from experiments.shared.dta.prototype import BATCH, COLLECTOR_ADDR, COLLECTOR_MAC
 from experiments.shared.roce.reporting import FrameRecorder
-from telemark import programs
+from experiments.shared.tna.fetched import compile_fetched
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.apps.application import Host
 from telemark.network import Network
-from telemark.results.provenance import P4Source
 from telemark.results.report import Check
 from telemark.session.run import Run
 from telemark.traffic.received import Frames
@@ -283,10 +280,10 @@ async def translating(case: Case, run: Run) -> AsyncIterator[Running]:
             macros[prototype.DROPS_MACRO] = case.drops
         if case.is_tracked:
             macros[prototype.TRACKING_MACRO] = 1
-        _compile(paths["s1"], macros, run)
+        compile_fetched(paths["s1"], macros, run)
     if case.has_reporter:
         paths["s2"] = Path(case.folder) / prototype.REPORTER
-        _compile(paths["s2"], {}, run)
+        compile_fetched(paths["s2"], {}, run)
     options = cpu_ports(topo) if is_ours else {}
     with Network(
         topo, run, program=paths, defines={"s1": macros}, name=case.name, capture=False,
@@ -314,15 +311,6 @@ async def translating(case: Case, run: Run) -> AsyncIterator[Running]:
                     switches["s2"], users, COLLECTOR_ADDR, mirror_port
                 )
             yield running
-
-
-def _compile(path: str | Path, macros: Mapping[str, int], run: Run) -> None:
-    """Compile a published program without printing its warnings, which are for its authors."""
-    (source,) = programs.sources(["s1"], path, macros).values()
-    if source not in run.programs:
-        with contextlib.redirect_stderr(io.StringIO()):
-            run.programs[source] = programs.compiled(source)
-        run.origin.programs |= {P4Source.read(source.path, source.defines)}
 
 
 def _writers(case: Case, number: int, run: Run) -> list[Writer]:

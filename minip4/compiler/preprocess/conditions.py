@@ -7,6 +7,8 @@ from collections.abc import Callable
 from minip4.compiler.errors import P4Error
 from minip4.compiler.preprocess.lexer import Token, integer
 
+_MAX_SHIFT = 63
+
 _PRECEDENCE: list[dict[str, Callable[[int, int], int]]] = [
     {"||": lambda a, b: int(bool(a or b))},
     {"&&": lambda a, b: int(bool(a and b))},
@@ -20,6 +22,7 @@ _PRECEDENCE: list[dict[str, Callable[[int, int], int]]] = [
         "<=": lambda a, b: int(a <= b),
         ">=": lambda a, b: int(a >= b),
     },
+    {"<<": lambda a, b: a << b, ">>": lambda a, b: a >> b},
     {"+": lambda a, b: a + b, "-": lambda a, b: a - b},
     {"*": lambda a, b: a * b, "/": lambda a, b: a // b, "%": lambda a, b: a % b},
 ]
@@ -52,17 +55,24 @@ class _IfExpression:
         if level == len(_PRECEDENCE):
             return self.unary(depth)
         left = self.binary(level + 1, depth)
-        while self.peek() in _PRECEDENCE[level]:
-            operator = self.tokens[self.position].text
-            self.position += 1
+        while (operator := self.peek()) in _PRECEDENCE[level]:
+            self.position += 2 if operator == ">>" else 1
             right = self.binary(level + 1, depth)
+            if operator in ("<<", ">>") and not 0 <= right <= _MAX_SHIFT:
+                raise self.bad(f"shift by {right}, not by 0 to {_MAX_SHIFT}")
             if operator in "/%" and right == 0:
                 raise self.bad("division by zero")
             left = _PRECEDENCE[level][operator](left, right)
         return left
 
     def peek(self) -> str:
-        return self.tokens[self.position].text if self.position < len(self.tokens) else ""
+        if self.position == len(self.tokens):
+            return ""
+        text = self.tokens[self.position].text
+        following = self.tokens[self.position + 1 : self.position + 2]
+        # the lexer does not join > and >, because types may end with both
+        is_shift = text == ">" and bool(following) and following[0].text == ">"
+        return ">>" if is_shift and not following[0].before else text
 
     def unary(self, depth: int) -> int:
         if depth > 50:

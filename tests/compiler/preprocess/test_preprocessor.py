@@ -129,6 +129,8 @@ CONDITIONS = [
     ("X == 3 && X < 4", True), ("X + 1 == 4 || 1 / 0", None), ("(1 ? 0 : 1)", None),
     ("Y", False), ("X * 2 - 1 == 5", True), ("~0 & 3", True), ("X % 2 == 1", True),
     ("0x10 > 15", True), ("1 | 0", True), ("2 ^ 2", False), ("-X < 0", True), ("(1", None),
+    ("8 != (1<<X)", False), ("1 << 1 + 1 == 4", True), ("16 >> X == 2", True), ("1 > > 1", None),
+    ("2 > 1", True), ("1 << 64", None), ("1 >> -1", None), ("1 >", None),
     ("1 1", None), ("", None), ("X / 0", None), ("(" * 80 + "1" + ")" * 80, None),
 ]  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""Published TNA programs: compilation of fetched programs, and models of their state."""
