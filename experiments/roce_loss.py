@@ -3,11 +3,11 @@
 A switch writes records into the memory of a collector by RDMA, and the link between them loses one
 record. A reliable connection accepts only the expected packet sequence number (PSN). The first
 published switch ignores responses, so 2^24 records are lost until its PSNs wrap around (this
-experiment skips most of them). The DTA translator uses the PSN in the NAK of the collector and then
-drops 100,000 reports. The resync mode of Telemark continues immediately, so only the lost record
-and the records in flight are lost. If the NAK is lost as well, the switch sends a probe. An
-unreliable connection loses only the one record. Captures, the memory of the collector and the
-counters of the switch must agree. On bmv2, a capacity probe determines the rates.
+experiment skips most of them). The published DTA translator uses the PSN in the NAK of the
+collector and then drops 100,000 reports. The resync mode of Telemark continues immediately, so only
+the lost record and the records in flight are lost. If the NAK is lost as well, the switch sends a
+probe. An unreliable connection loses only the one record. Captures, the memory of the collector and
+the counters of the switch must agree. On bmv2, a capacity probe determines the rates.
 
 Claim: After one lost packet, resync loses the lost record and the records in flight, an unreliable
 connection loses one record, and a reliable connection without resync loses 2^24 records.

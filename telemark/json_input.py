@@ -20,7 +20,7 @@ Readers: TypeAlias = "Mapping[str, Callable[[Document], Any]]"
 _MAX_SHOWN = 60  # maximum number of characters of a value in an error message
 _MAX_NUMBER = 1e15  # maximum of a number; so computations with floats stay finite
 _MAX_NODES = 10_000  # maximum number of hosts, and also of switches
-# maximum number of digits in a string; Python rejects numbers with thousands of digits
+# maximum digits of a number given as a string; int() rejects thousands of digits
 _MAX_DIGITS = 20
 
 

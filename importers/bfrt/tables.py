@@ -505,7 +505,7 @@ class StoredTable(Table):
         return keys[self.keys[0].name].value
 
     def write(self, number: int, entry: Entry, *, is_new: bool) -> None:
-        """Write an entry to the switch. A table without this method only stores its entries."""
+        """Write an entry to the switch. Tables that do not override it only store entries."""
 
     def remove(self, number: int) -> None:
         """Delete an entry in the switch."""

@@ -78,7 +78,7 @@ REPORT_S = 0.2  # interval of progress reports
 def serve(connection: Connection, parent: int) -> None:
     """Execute tasks until the connection or the parent process ends.
 
-    Receives pairs of a pickled Task and a folder, which it creates for the files of the run. Sends
+    Receives pairs: a pickled Task, and the path of a folder. Creates this folder for the run. Sends
     lines of progress, and then the serialized Outcome.
     """
     isolation.end_with_parent(parent)

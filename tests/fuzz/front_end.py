@@ -120,7 +120,7 @@ def fuzz(seconds: float, seed: int) -> str:
 
 
 def fuzz_guided(seconds: int, seed: int) -> None:
-    """Compile mutated programs, and mutate those again that reach new code. Ends the process."""
+    """Compile mutated programs, and end the process. Programs that reach new code mutate again."""
     import atheris  # noqa: PLC0415  not among the project's dependencies
 
     with atheris.instrument_imports(include=["minip4.compiler"]):

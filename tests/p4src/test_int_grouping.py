@@ -113,8 +113,8 @@ def test_three_reports_a_packet() -> None:
 def test_grouped_reports_are_equal_to_single_reports(most: int) -> None:
     """Reports in groups equal the reports of a switch that sends one report per packet.
 
-    The frames have INT-MD with stacks, or INT-XD with and without payload. They are TCP and UDP,
-    over IPv4 and IPv6.
+    Some frames carry INT-MD stacks. The others carry no INT and are reported by INT-XD; reports on
+    UDP without IP identification also contain payload. Frames are TCP and UDP, over IPv4 and IPv6.
     """
     rng = random.Random(most)
     kinds = [*insides(), tcp(), udp(), udp(ip_id=0, payload=bytes(30)), tcp(options=[])]

@@ -121,7 +121,7 @@ def test_an_unacceptable_acknowledgement_in_syn_received_is_answered_with_a_rese
 ) -> None:
     """In SYN-RECEIVED, an ACK of data that were not sent is answered by a reset.
 
-    The link to h1 loses all packets, because h1 would reject the SYN, ACK.
+    The link to h1 loses all packets. Otherwise h1 would receive the SYN, ACK and reject it.
     """
     line = Line({}, back=NOTHING_ARRIVES, captures=tmp_path)
     line.tcp(1000, start_ns=START_NS + 2 * 10**9)

@@ -95,10 +95,10 @@ def _total_metrics(found: Findings) -> Iterator[Metric]:
         ),
     )  # fmt: skip
     for name, meaning in (
-        ("lost", "Report datagrams of a node that were lost."),
-        ("reordered", "Report datagrams of a node that arrived late."),
-        ("duplicates", "Report datagrams of a node that arrived twice."),
-        ("restarts", "Restarts of the report sequence numbers of a node."),
+        ("lost", "Report datagrams that were lost, by node."),
+        ("reordered", "Report datagrams that arrived late, by node."),
+        ("duplicates", "Report datagrams that arrived twice, by node."),
+        ("restarts", "Restarts of the report sequence numbers, by node."),
     ):
         yield _counter(
             f"int_sequence_{name}", meaning, ["node", "hw_id"],

@@ -32,7 +32,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """One delay sample of a case, which may be missing."""
+    """One delay sample of a case. Its delay may be missing."""
 
     case: Case
     seed: int

@@ -196,7 +196,7 @@ def append_entries(memory: NDArray[np.uint32], entries: NDArray[np.uint32]) -> N
 
 
 def postcard_writes(postcards: int) -> int:
-    """Return how many writes postcards cause.
+    """Return the number of memory writes that this number of postcards causes.
 
     Egress does not parse postcards, so all of them have key 0 and one row. Its counter has 8 bits,
     and causes a write when it is COMPLETE.

@@ -16,7 +16,7 @@ from telemark.errors import TestbedError
 
 SENDER, COLLECTOR = "10.66.0.1", "10.66.0.2"
 SENDER_CORE, COLLECTOR_CORE = 0, 1
-QUIET_S = 0.8  # pause before the last datagram, in which the collector can empty its socket
+QUIET_S = 0.8  # pause before the last datagram, so that the collector can empty its socket
 TIMEOUT_S = 20.0
 
 

@@ -25,7 +25,7 @@ from minip4.compiler.warnings import Warnings
 from minip4.errors import Minip4Error
 
 INCLUDE_DIR = Path(__file__).parents[1] / "include"
-# built-in versions, or those of p4c from an include directory
+# system files: the built-in ones, or those of p4c in an include directory
 SYSTEM_FILES = ("core.p4", "v1model.p4", "tna.p4", "t2na.p4")
 CONDITIONALS = ("if", "ifdef", "ifndef", "elif", "else", "endif")
 MARKERS = ("line", "ident")

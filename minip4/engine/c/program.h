@@ -91,7 +91,8 @@ struct context {
     struct profile **profiles;
     struct value_set **value_sets;
     uint64_t random[4];
-    /* whether a table miss runs the current action; set only if the action may drop */
+    /* whether the current action runs because a table had no match; assigned only before actions
+     * that may drop */
     bool is_miss;
     uint32_t loop_steps;     /* number of loop iterations in this pipeline */
 #ifdef MINIP4_TRACE

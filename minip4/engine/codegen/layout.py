@@ -123,7 +123,7 @@ class Layout:
         return self.types[type_.name]
 
     def place(self, header: m.Header) -> Place:
-        """Return the location of a header that is known at generation time."""
+        """Return the location of a header. Which header it is, is known when code is generated."""
         if header.array:
             return self.element(header.array, str(header.position), self._siblings(header))
         name = self.names[id(header)]

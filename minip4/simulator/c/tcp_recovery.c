@@ -320,8 +320,8 @@ static bool end_probe(struct tcp *t, const struct news *news)
 }
 
 /* Undo a spurious timeout (RFC 4015), because no segment was lost. The window becomes the data in
- * flight plus the delivered data, which new data may replace. The threshold is restored, and the
- * RTO takes this long delay into account. */
+ * flight plus the data that this acknowledgement newly delivered (at most the initial window). The
+ * threshold is restored, and the RTO takes this long delay into account. */
 static void undo_timeout(struct tcp *t, const struct news *news, uint64_t rtt_ns)
 {
     struct sending *out = &t->out;

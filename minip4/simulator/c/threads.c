@@ -14,7 +14,8 @@
 enum {
     /* polls of the other partitions' clocks before the thread yields the core */
     PATIENCE = 64,
-    /* after this time, the other threads of a parallel run are assumed to make no progress */
+    /* a parallel run ends early if a partition has waited longer than this time plus PACE_MUCH of
+     * the run's time */
     LONG_WAIT_NS = 1000000,
     ALONE_EVENTS = 512   /* events that one thread processes before it wakes the others */
 };
@@ -79,7 +80,7 @@ static void wait_a_little(struct partition *p, uint32_t count)
         sched_yield();
 }
 
-/* End a parallel run early if a partition has waited most of the time, because a sequential run may
+/* End a parallel run early if a partition has waited for too long, because a sequential run may
  * be faster. */
 static void end_slow_run(struct partition *p, uint64_t now_ns)
 {

@@ -53,7 +53,7 @@ class Session:
         return GRH(sgid=source, dgid=destination)
 
     def frame(self, content: Packet) -> bytes:
-        """Return the frame of a request. `content` has its layers from BTH on."""
+        """Return the frame of a request. `content` consists of the frame's layers from BTH on."""
         ethernet = Ether(src=self.peer_mac, dst=self.mac)
         content[BTH].icrc = 0  # otherwise scapy would build everything twice
         built = bytes(ethernet / self.network.copy() / content)

@@ -1,4 +1,4 @@
-"""Packet accounting balances without errors, and detects counters that do not match."""
+"""Packet accounting balances if all counters are correct, and detects wrong counters."""
 
 import copy
 from types import SimpleNamespace
