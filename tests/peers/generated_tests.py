@@ -1,10 +1,12 @@
-"""STF scripts for the programs of p4src/. p4testgen, p4c's test generator, writes them."""
+"""Tests that p4testgen, p4c's test generator, writes, and explanations of those that are wrong."""
 
+import contextlib
 import functools
 import re
 import shutil
 import subprocess
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from random_packets import PROGRAMS, REPOSITORY
@@ -33,21 +35,48 @@ def installed() -> bool:
     return shutil.which(P4TESTGEN) is not None
 
 
+@dataclass(frozen=True)
+class Explanation:
+    """Why p4testgen expects other packets than those that minip4 sends."""
+
+    programs: tuple[str, ...]
+    script: str
+    """Regular expression: where it matches a script, the explanation applies."""
+    failure: str
+    """Regular expression of a difference from the expected packets."""
+    cause: str
+
+    def applies(self, program: Path, script: str, failure: str) -> bool:
+        """Return whether this explanation applies to a failure of a script."""
+        return (
+            program.stem in self.programs
+            and re.search(self.script, script) is not None
+            and re.search(self.failure, failure) is not None
+        )
+
+
 @functools.cache
-def generate(program: Path) -> dict[str, str]:
-    """Return the scripts that p4testgen generates for a program: name -> text."""
-    scripts: dict[str, str] = {}
+def generate(
+    program: Path, options: tuple[str, ...] = OPTIONS, timeout_s: float | None = None
+) -> dict[str, str]:
+    """Return the files that p4testgen generates for a program: name -> text.
+
+    If p4testgen needs longer than the timeout, return the files that it has generated so far.
+    """
+    tests: dict[str, str] = {}
     for selection in PATH_SELECTIONS:
         with tempfile.TemporaryDirectory() as folder:
-            command = [P4TESTGEN, *OPTIONS, "--path-selection", selection, "--out-dir", folder]
-            done = subprocess.run(
-                [*command, str(program)], capture_output=True, text=True, check=False
-            )
-            said = done.stdout + done.stderr
-            assert done.returncode == 0 or any(text in said for text in ABORTS), said
-            for path in Path(folder).glob("*.stf"):
-                scripts[f"{selection} {path.stem}"] = path.read_text()
-    return scripts
+            command = [P4TESTGEN, *options, "--path-selection", selection, "--out-dir", folder]
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                done = subprocess.run(
+                    [*command, str(program)],
+                    capture_output=True, text=True, check=False, timeout=timeout_s,
+                )  # fmt: skip
+                said = done.stdout + done.stderr
+                assert done.returncode == 0 or any(text in said for text in ABORTS), said
+            for path in Path(folder).iterdir():
+                tests[f"{selection} {path.stem}"] = path.read_text()
+    return tests
 
 
 def clone_ports(script: str) -> set[int]:

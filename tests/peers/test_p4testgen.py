@@ -5,16 +5,14 @@ simple_switch must send the same packets. If p4testgen expects other packets, EX
 why it is wrong.
 """
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import simple_switch
 import subject
-from generated_tests import CASES, PORTS, clone_ports, generate, installed
+from generated_tests import CASES, PORTS, Explanation, clone_ports, generate, installed
 from wire import namespace, run
 
 from minip4.compiler import compile_p4
@@ -25,26 +23,6 @@ pytestmark = pytest.mark.skipif(not installed(), reason="p4testgen is not on PAT
 of_each_program = pytest.mark.parametrize(
     "program", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}"
 )
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why p4testgen expects other packets than those that simple_switch and minip4 send."""
-
-    programs: tuple[str, ...]
-    script: str
-    """Regular expression: where it matches a script, the explanation applies."""
-    failure: str
-    """Regular expression of a difference from the expected packets."""
-    cause: str
-
-    def applies(self, program: Path, script: str, failure: str) -> bool:
-        """Return whether this explanation applies to a failure of a script."""
-        return (
-            program.stem in self.programs
-            and re.search(self.script, script) is not None
-            and re.search(self.failure, failure) is not None
-        )
 
 
 CLONING = ("roce", "hold_off", "reporter")
