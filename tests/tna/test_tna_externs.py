@@ -10,6 +10,7 @@ from tna_programs import compiled, data, engine
 
 from minip4.compiler.errors import P4Error
 from minip4.engine.engine import Engine
+from minip4.engine.keys import Exact
 
 INCREMENT = """
     Register<bit<16>, bit<16>>(8, 100) reg;
@@ -305,6 +306,24 @@ def test_counters_and_profiles(tmp_path: Path) -> None:
     switch = Engine(program.bmv2_json)
     switch.process(1, data(a=5) + bytes(12), 0)
     assert switch.counter_read("IC.all", 5) == (1, 20)
+
+
+def test_default_action_of_a_table_with_a_profile(tmp_path: Path) -> None:
+    """A miss runs it, and selects its branch of a `switch`."""
+    switch = engine(
+        tmp_path,
+        locals="""
+            ActionProfile(32) members;
+            action mark(bit<8> value) { hdr.d.a = value; }
+            action leave() { }
+            table t { key = { hdr.d.op: exact; } actions = { mark; leave; }
+                      default_action = mark(7); implementation = members; }""",
+        ingress="switch (t.apply().action_run) { mark: { hdr.d.b = 9; } default: { } }",
+    )
+    member = switch.member_add("IC.members", "IC.leave", [])
+    switch.table_add_member("IC.t", [Exact(1)], member)
+    assert switch.process(1, data(0), 0) == [(2, data(0, a=7, b=9))]
+    assert switch.process(1, data(1), 0) == [(2, data(1))]
 
 
 def test_selector_with_a_size_is_an_action_profile_in_p4info(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def table(
         "base_default_next": None,
         "next_tables": {},
     }
-    if t.profile is None and default_id is not None:
+    if default_id is not None:
         result["default_entry"] = {
             "action_id": default_id,
             "action_const": t.is_default_const,

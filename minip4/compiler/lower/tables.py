@@ -69,6 +69,8 @@ class Tables:
         result.actions = list(actions.values())
         self.context.properties.lower(table, result)
         self._default_action(table, result, actions)
+        if result.profile and self.context.program.architecture == "v1model":
+            result.default_action = None  # BMv2 ignores it in a table with a profile
         if table.entries is not None:
             result.entries = entries_of(table, result, actions, self.context.environment)
             if result.entries:
