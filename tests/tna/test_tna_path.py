@@ -76,6 +76,17 @@ def test_parser_error_that_the_program_reads(tmp_path: Path) -> None:
     assert switch.process(1, b"", 0) == [(2, data(b=9))]
 
 
+def test_missing_case_drops(tmp_path: Path) -> None:
+    """Even if the program reads the parser error."""
+    switch = engine(
+        tmp_path,
+        states="state more { pkt.extract(hdr.d); transition select(hdr.d.op) { 1: accept; } }",
+        ingress="hdr.d.b = prsr.parser_err;",
+    )
+    assert switch.process(1, data(1), 0) == [(2, data(1))]
+    assert switch.process(1, data(2), 0) == []
+
+
 def test_bypass_of_egress(tmp_path: Path) -> None:
     switch = engine(tmp_path, ingress="tm.bypass_egress = 1;", egress="hdr.d.b = 5;")
     assert switch.process(1, data(), 0) == [(2, data())]

@@ -244,11 +244,12 @@ class TnaGenerator(Generator):
         return self._set_field(header, "parser_err", f"({code})")
 
     def _after_ingress_parser(self, ingress: str) -> Lines:
-        """Reject a packet with a parser error, unless ingress looks at the error."""
-        lines = self._parser_error(names.FROM_PARSER)
-        if not self._reads_parser_error(ingress):
-            lines.append(f"h->tna.is_rejected = error != {self.program.errors['NoError']};")
-        return lines
+        """Reject a packet with a parser error. If ingress reads the error, only NoMatch rejects."""
+        errors = self.program.errors
+        rejects = f"error != {errors['NoError']}"
+        if self._reads_parser_error(ingress):
+            rejects = f"error == {errors['NoMatch']}"
+        return [*self._parser_error(names.FROM_PARSER), f"h->tna.is_rejected = {rejects};"]
 
     def _reads_parser_error(self, ingress: str) -> bool:
         found = [
