@@ -57,14 +57,17 @@ class Explanation:
 
 @functools.cache
 def generate(
-    program: Path, options: tuple[str, ...] = OPTIONS, timeout_s: float | None = None
+    program: Path,
+    options: tuple[str, ...] = OPTIONS,
+    selections: tuple[str, ...] = PATH_SELECTIONS,
+    timeout_s: float | None = None,
 ) -> dict[str, str]:
     """Return the files that p4testgen generates for a program: name -> text.
 
     If p4testgen needs longer than the timeout, return the files that it has generated so far.
     """
     tests: dict[str, str] = {}
-    for selection in PATH_SELECTIONS:
+    for selection in selections:
         with tempfile.TemporaryDirectory() as folder:
             command = [P4TESTGEN, *options, "--path-selection", selection, "--out-dir", folder]
             with contextlib.suppress(subprocess.TimeoutExpired):
