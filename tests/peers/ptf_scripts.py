@@ -8,7 +8,7 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
-from minip4.engine.model import Program
+from minip4.engine.model import Program, Table
 from minip4.stf.names import find
 
 
@@ -44,7 +44,7 @@ def key_word(
     low: int | None = None,
     high: int | None = None,
 ) -> str:
-    """Return the word of a script for a key field."""
+    """Return the word of a script for a key field. The name of a validity lacks its last `$`."""
     text = str(value)
     if low is not None:
         text = f"{low}..{high}"
@@ -53,7 +53,7 @@ def key_word(
     elif mask is not None:
         bits = zip(f"{value & mask:0{mask.bit_length()}b}", f"{mask:b}", strict=True)
         text = "0b" + "".join(bit if care == "1" else "*" for bit, care in bits)
-    return f'"{name}":{text}'
+    return f'"{name.replace("$valid", "$valid$")}":{text}'
 
 
 class MaskedPacket:
@@ -86,12 +86,15 @@ class PtfTest:
             profile = find({n: n for n in self._program.profiles}, name, "action profile")
             self._members[profile, int(key[0].rpartition(":")[2])] = call(str(action), data)
             return
-        table = find(self._program.tables, name, "table")
+        table = self._table(name)
         run = call(action, data) if action else self._members[table.profile, data[0][1]]
-        self.lines.append(f'add "{name}" {" ".join(key)} {run}')
+        self.lines.append(f'add "{table.name}" {" ".join(key)} {run}')
 
     def overrideDefaultEntry(self, name: str, action: str, data: list[tuple[str, int]]) -> None:
-        self.lines.append(f'setdefault "{name}" {call(action, data)}')
+        self.lines.append(f'setdefault "{self._table(name).name}" {call(action, data)}')
+
+    def _table(self, name: str) -> Table:
+        return find(self._program.tables, unnumbered(name), "table")
 
     def setRegisterValue(self, name: str, value: int | list[tuple[str, int]], index: int) -> None:
         """Write a cell; the first field of a struct has the highest bits."""
@@ -104,4 +107,9 @@ class PtfTest:
 
 def call(action: str, data: list[tuple[str, int]]) -> str:
     """Return the call of an action as in a script."""
-    return f'"{action}"({", ".join(f"{name}:{value}" for name, value in data)})'
+    return f'"{unnumbered(action)}"({", ".join(f"{name}:{value}" for name, value in data)})'
+
+
+def unnumbered(name: str) -> str:
+    """Return a name without the numbers of controls that have constructor arguments."""
+    return re.sub(r"_\d+(?=\.)", "", name)

@@ -40,7 +40,21 @@ def programs(paths: str) -> list[Path]:
 
 
 PROGRAMS = programs(os.environ.get("TNA_PROGRAMS", ""))
-EXPLANATIONS: tuple[Explanation, ...] = ()
+EXPLANATIONS = (
+    Explanation(
+        ("parser_reject", "tna_pvs_fixed"), r"(?m)^# \[State\] reject$", "got nothing$",
+        "p4testgen continues after the state reject in ingress; minip4 drops the packet",
+    ),
+    Explanation(
+        ("tna_extract_emit_8",), "Drop packet smaller than", "unexpected frame",
+        "p4testgen assumes in PTF tests that frames of less than 64 bytes after ingress are lost",
+    ),
+    Explanation(
+        ("tna_register_action_1",), "ping_get.execute", "expected",
+        "p4testgen does not store results of register actions, so the second action of a packet "
+        "reads the old value; Tofino cannot execute two actions of one register for a packet",
+    ),
+)  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not installed(), reason="p4testgen is not on PATH")
 of_each_program = pytest.mark.parametrize(
@@ -61,7 +75,8 @@ def test_ptf(program: Path) -> None:
 @of_each_program
 def test_stf(program: Path) -> None:
     switch = Engine(compile_p4(program, defines=(DEFINE,)).bmv2_json)
-    check(program, switch, generate(program, STF, ("RANDOM_BACKTRACK",), TIMEOUT_S))
+    scripts = generate(program, STF, ("RANDOM_BACKTRACK",), TIMEOUT_S)
+    check(program, switch, {n: s.replace("$valid:", "$valid$:") for n, s in scripts.items()})
 
 
 def check(program: Path, switch: Engine, scripts: dict[str, str]) -> None:
