@@ -54,6 +54,10 @@ EXPLANATIONS = (
         "p4testgen does not store results of register actions, so the second action of a packet "
         "reads the old value; Tofino cannot execute two actions of one register for a packet",
     ),
+    Explanation(
+        ("port_copying",), "copy_to_cpu = 1", "port 64: unexpected frame",
+        "p4testgen does not send the copy to the CPU port",
+    ),
 )  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not installed(), reason="p4testgen is not on PATH")
