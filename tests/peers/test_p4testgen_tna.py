@@ -29,6 +29,7 @@ OPTIONS = (
 PTF = (*OPTIONS, "--test-backend", "PTF", "--packet-size-range", f"{64 * 8}:{1500 * 8}")
 STF = (*OPTIONS, "--test-backend", "STF", "--packet-size-range", f"0:{1500 * 8}")
 TIMEOUT_S = 120
+PIPELINES = 2  # ingress and egress
 
 
 def programs(paths: str) -> list[Path]:
@@ -79,12 +80,16 @@ def test_ptf(program: Path) -> None:
 @of_each_program
 def test_stf(program: Path) -> None:
     switch = Engine(compile_p4(program, defines=(DEFINE,)).bmv2_json)
+    if len(switch.program.pipelines) > PIPELINES:
+        pytest.skip("several pipelines: the names of tables in STF scripts are ambiguous")
     scripts = generate(program, STF, ("RANDOM_BACKTRACK",), TIMEOUT_S)
     check(program, switch, {n: s.replace("$valid:", "$valid$:") for n, s in scripts.items()})
 
 
 def check(program: Path, switch: Engine, scripts: dict[str, str]) -> None:
     """Run scripts on new engines. Fail if a difference has no explanation."""
+    if not scripts:
+        pytest.skip("p4testgen generated no test")
     explained, unexplained = set(), []
     for name, script in scripts.items():
         test = StfRun(switch.another(), name)
