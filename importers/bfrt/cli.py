@@ -23,6 +23,7 @@ from importers.bfrt.tables import BfrtError, Connection, Tables
 from telemark.session import cli
 
 FAILED, INTERRUPTED = 1, 130
+LOOK_S = 0.5  # interval between looks at the connection
 _SDK = (
     "bfrt_grpc", "bfrt_grpc.bfruntime_pb2", "bfrt_grpc.bfruntime_pb2_grpc", "bfrtcli",
     "port_mgr_pd_rpc",
@@ -50,7 +51,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         code = compile(options.script.read_text(), str(options.script), "exec")
         connection = Connection(options.switch, options.device_id)
-    except (OSError, UnicodeDecodeError, SyntaxError, BfrtError) as error:
+    except (OSError, ValueError, SyntaxError, BfrtError) as error:
         print(f"telemark: error: {error}; expected a Python script and a running switch",
               file=sys.stderr)  # fmt: skip
         return cli.UNUSABLE
@@ -89,10 +90,10 @@ def run_script(code: CodeType, path: Path, arguments: list[str], tables: Tables)
         before = threading.enumerate()
         exec(code, {"__name__": "__main__", "__file__": str(path), **names})
         _wait_for_threads(before)
-        while shell.callbacks:
-            digest, messages = tables.received.get()
-            if digest in shell.callbacks:
-                shell.callbacks[digest](0, 0, 0, 0, None, messages)
+        while shell.callbacks:  # until Ctrl-C
+            found = tables.next_digest(LOOK_S)
+            if found is not None and found[0] in shell.callbacks:
+                shell.callbacks[found[0]](0, 0, 0, 0, None, found[1])
     except SystemExit as end:
         if isinstance(end.code, int | None):
             return end.code or 0

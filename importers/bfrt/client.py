@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
-from queue import Empty
 from typing import Any
 
 from importers.bfrt import tables
@@ -303,10 +302,10 @@ class ClientInterface:
 
     def digest_get(self, timeout: float = 1) -> _DigestList:
         """Wait for messages of the digests that learn_get() has returned. Timeout in s."""
-        try:
-            return _DigestList(self._switch.received.get(timeout=timeout)[1], Target())
-        except Empty:
-            raise RuntimeError("no digest within the timeout") from None
+        found = self._switch.next_digest(timeout)
+        if found is None:
+            raise RuntimeError("no digest within the timeout")
+        return _DigestList(found[1], Target())
 
     def tear_down_stream(self) -> None:
         """Do nothing: the connection ends with the script."""

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from queue import Queue
+from queue import Empty, Queue
 from typing import Any, SupportsInt, TypeVar
 
 import finsy as fy
@@ -96,7 +96,14 @@ class Connection:
 
         alias = self.switch.p4info.digests[digest].alias
         self._loop.call_soon_threadsafe(lambda: self.switch.create_task(receive()))
-        self.write(digest, [+fy.P4DigestEntry(alias, max_list_size=100, max_timeout_ns=10**7)])
+        entry = fy.P4DigestEntry(alias, max_list_size=100, max_timeout_ns=10**7)
+        exists = self.read(digest, fy.P4DigestEntry(alias))  # from an earlier script
+        self.write(digest, [~entry if exists else +entry])
+
+    def require_up(self, where: str) -> None:
+        """Raise BfrtError if the connection has ended."""
+        if not self.switch.is_up:
+            raise BfrtError(f"{where}: the connection to the switch has ended")
 
     def write(self, where: str, updates: Sequence[Any]) -> None:
         """Write updates (finsy's +entity, ~entity, -entity). Raises BfrtError."""
@@ -113,9 +120,11 @@ class Connection:
         return self._call(where, collect())
 
     def _call(self, where: str, coroutine: Any) -> Any:
-        if not self.switch.is_up:
+        try:
+            self.require_up(where)
+        except BfrtError:
             coroutine.close()
-            raise BfrtError(f"{where}: the connection to the switch has ended")
+            raise
         try:
             return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
         except P4ClientError as error:
@@ -232,6 +241,7 @@ class MatchTable(Table):
         super().__init__(connection, table.name, "MATCH_DIRECT", fields, actions)
         self.has_priority = any(f.match_type in WITH_PRIORITY for f in table.match_fields)
         self.size = table.size
+        self._has_const_default = table.const_default_action is not None
         self._full_names = {action.alias: action.name for action in table.actions}
         # map from name of a key in BfRt to its name in P4Runtime
         self._names = {_key_name(f.name): f.alias for f in table.match_fields}
@@ -249,8 +259,22 @@ class MatchTable(Table):
 
     def get(self, keys: Mapping[str, Key] | None = None) -> list[Entry]:
         wanted = fy.P4TableEntry(self.name) if keys is None else self._entry(keys)
-        found = [e for e in self.connection.read(self.name, wanted) if not e.is_const]
-        return [self._found(each) for each in found]
+        read = self.connection.read(self.name, wanted)
+        found = [self._found(each) for each in read if not each.is_const]
+        if keys is None:
+            return found
+        # P4Runtime returns all entries if the key matches everything
+        return [each for each in found if self._is_same(self._entry(each.keys), wanted)]
+
+    def clear(self) -> None:
+        """Delete all entries, and restore the default action, as BfRt does."""
+        super().clear()
+        if not self._has_const_default:
+            self.reset_default()
+
+    @staticmethod
+    def _is_same(one: fy.P4TableEntry, other: fy.P4TableEntry) -> bool:
+        return (one.match, one.priority) == (other.match, other.priority)
 
     def set_default(self, entry: Entry) -> None:
         """Set the default action. Raises BfrtError."""
@@ -629,6 +653,21 @@ class Tables:
             *(CounterTable(connection, each) for each in info.counters),
             *(MeterTable(connection, each, "BYTES" in each.unit.name) for each in info.meters),
         ]
+
+    def next_digest(self, timeout_s: float) -> tuple[str, list[Any]] | None:
+        """Return name and messages of the next digest, or None if none arrives in time.
+
+        Raises BfrtError if the connection has ended.
+        """
+        try:
+            return self.received.get(timeout=timeout_s)
+        except Empty:
+            self.require_up()
+            return None
+
+    def require_up(self) -> None:
+        """Raise BfrtError if the connection has ended."""
+        self._connection.require_up("digests")
 
     def find(self, name: str) -> Table:
         """Return the table with this name. Raises BfrtError.

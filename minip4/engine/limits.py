@@ -55,7 +55,7 @@ def check_state(program: m.Program) -> None:
         **{f"meter {x.name}": METER_BYTES * x.size for x in program.meters.values()},
         **{f"action profile {p.name}": _profile_bytes(program, p)
            for p in program.profiles.values()},
-        **{f"table {t.name}": _table_bytes(t) for t in program.tables.values()},
+        **{f"table {t.name}": _table_bytes(program, t) for t in program.tables.values()},
     }  # fmt: skip
     total = sum(sizes.values())
     if total > MAX_STATE_BYTES:
@@ -93,9 +93,10 @@ def _profile_bytes(program: m.Program, profile: m.Profile) -> int:
     return profile.max_size * (8 * (words + 1) + 1)
 
 
-def _table_bytes(table: m.Table) -> int:
+def _table_bytes(program: m.Program, table: m.Table) -> int:
     key_words = sum(limbs(k.width) for k in table.key)
     words = max((data_words(a) for a in table.actions), default=0) + 2 * key_words + ENTRY_WORDS
+    words += sum(limbs(r.width) for r in program.registers.values() if r.table == table.name)
     return 8 * words * (2 * len(table.entries) + 1)  # arrays grow by doubling
 
 

@@ -1,7 +1,7 @@
 """Published TNA programs: models, traces, and comparison with published numbers.
 
 The published programs are not part of the repository. Tests that need them run if the environment
-variable TNA_PROGRAMS names a folder with clones of their repositories.
+variable PUBLISHED_PROGRAMS names a folder with clones of their repositories.
 """
 
 import argparse
@@ -33,11 +33,11 @@ from experiments.shared.tna.published_cases import (
 from telemark.errors import TestbedError
 from telemark.session.run import Run
 
-FOLDER = os.environ.get("TNA_PROGRAMS", "")
+FOLDER = os.environ.get("PUBLISHED_PROGRAMS", "")
 CHECK_INPUT = np.frombuffer(b"123456789" * 2, np.uint8).reshape(2, 9)
 
 needs_programs = pytest.mark.skipif(
-    not FOLDER, reason=f"TNA_PROGRAMS is not set: needs a folder with {SOURCES}"
+    not FOLDER, reason=f"PUBLISHED_PROGRAMS is not set: needs a folder with {SOURCES}"
 )
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tna_programs import compiled, data, engine
+from tna_programs import compiled, data, engine, write
 
+from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from minip4.engine.errors import InvalidArgument
 from minip4.errors import Minip4Error
@@ -344,3 +345,16 @@ def test_bad_json_is_refused(
     change(document)
     with pytest.raises(InvalidArgument, match=message):
         Engine(document)
+
+
+@pytest.mark.parametrize("trace", [False, True])
+def test_copy_of_intrinsic_metadata_that_no_code_reads(tmp_path: Path, trace: bool) -> None:
+    path = write(tmp_path, ingress="hdr.copy = ig; tm.bypass_egress = 1;")
+    text = path.read_text().replace(
+        "md = {0, 0, 0, false, 0}; pkt.extract(ig);", "pkt.extract(ig);"
+    )
+    path.write_text(text.replace("bridge_t bridge;", "ingress_intrinsic_metadata_t copy;", 1)
+                    .replace("struct headers_t {", "struct headers_t {", 1))  # fmt: skip
+    switch = Engine(compile_p4(path).bmv2_json, sanitize=False, trace=trace)
+    ((port, frame),) = switch.process(7, data(a=3), 0)
+    assert (port, frame[:2].hex(), frame[8:]) == (2, "0007", data(a=3))

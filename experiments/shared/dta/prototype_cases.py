@@ -47,6 +47,7 @@ RATE = 5000  # reports/s
 LOADS = (0.1, 0.25, 0.5, 0.75, 1.0)
 LISTS_EACH = 4  # number of lists
 LAPS = 2  # of a ring that wraps
+IN_FLIGHT = 1  # max number of requests in one round trip, at RATE
 HIT = 20  # number of the request that is lost or repeated
 AFTER = 200  # number of reports after the effect of a lost request
 COPIES = 2  # per report, if a case has no other number
@@ -330,14 +331,18 @@ async def _resync(setting: Setting, run: Run) -> Result:
     count = HIT + setting.parameter + AFTER
     found, running, received = await _one_fault(setting, run, count, Faults(lost=HIT))
     refused = received.outcome.counts.refused
-    law = 1 + refused["GAP"] + refused["GAP_AGAIN"]
+    gap = refused["GAP"] + refused["GAP_AGAIN"]
+    law = 1 + gap
     law += 0 if setting.is_ours else setting.parameter - 1
     counts = count - received.outcome.counts.accepted.total(), count
     what = "reports lost after one lost request"
     found.findings.append(
         setting.finding("resync", what, "reports", counts, law, parameter=setting.parameter)
     )
-    found.checks += _checks(running, received, count - law, refused["GAP"] + refused["GAP_AGAIN"])
+    found.checks += _checks(running, received, count - law, gap)
+    found.checks.append(
+        Check("lost request: refused requests beyond one round trip", max(0, gap - IN_FLIGHT), 0)
+    )
     return found
 
 

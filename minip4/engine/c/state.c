@@ -76,7 +76,7 @@ unsigned meter_colour(struct meter *meter, uint64_t now_us, uint64_t amount, uin
 unsigned meter_colour_after(struct meter *meter, uint64_t now_us, uint64_t amount, uint64_t bytes,
                             unsigned before)
 {
-    unsigned colour = charge(meter, now_us, amount, before);
+    unsigned colour = charge(meter, now_us, amount, before < COLOURS ? before : COLOURS - 1);
     meter->counts[colour].packets++;
     meter->counts[colour].bytes += bytes;
     return colour;

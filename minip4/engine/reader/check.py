@@ -22,6 +22,20 @@ MAX_WIDTH = 2**20  # maximum bits of a field
 MAX_DEPTH = 400  # nesting of objects and lists; Python's own limit is 1000 calls
 
 
+# sections whose objects the C code numbers, so a name must not occur twice
+NUMBERED = ("register_arrays", "counter_arrays", "meter_arrays", "parse_vsets", "calculations",
+            "pipelines")  # fmt: skip
+
+
+def _check_unique(path: str, items: Any) -> None:
+    names: set[str] = set()
+    for item in items if isinstance(items, list) else []:
+        name = item.get("name") if isinstance(item, dict) else None
+        if isinstance(name, str) and name in names:
+            raise _invalid(path, f"names that differ, not {name!r} twice")
+        names.add(str(name))
+
+
 def check_document(document: dict[str, Any]) -> None:
     """Check the types of numbers and names, and that no section is missing.
 
@@ -42,6 +56,11 @@ def check_document(document: dict[str, Any]) -> None:
     for section in SECTIONS:
         if not isinstance(document.get(section), list):
             raise _invalid(f".{section}", "a list")
+    for section in NUMBERED:
+        _check_unique(f".{section}", document.get(section, []))
+    tables = [p.get("tables") for p in document["pipelines"] if isinstance(p, dict)]
+    lists = [each for each in tables if isinstance(each, list)]
+    _check_unique(".pipelines[].tables", [table for each in lists for table in each])
     for i, type_ in enumerate(document.get("header_types", [])):
         for j, item in enumerate(type_.get("fields", [])):
             width = item[1] if isinstance(item, list) and len(item) > 1 else None

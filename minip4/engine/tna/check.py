@@ -29,7 +29,7 @@ def check_program(program: m.Program) -> None:
                 f"register {register.name}: {register.width} bits; expected up to {MAX_CELL_BITS} "
                 "bits in a direct register"
             )
-    for table, primitive in _primitives(program):
+    for table, primitive in primitives(program):
         if primitive.op in _OBJECTS:
             _check_owner(program, table, primitive)
         elif primitive.op in _SETTINGS:
@@ -38,7 +38,7 @@ def check_program(program: m.Program) -> None:
             _check_math_unit(primitive)
 
 
-def _primitives(program: m.Program) -> Iterator[tuple[m.Table | None, m.Primitive]]:
+def primitives(program: m.Program) -> Iterator[tuple[m.Table | None, m.Primitive]]:
     """Yield the primitives with the table in which they run, or None."""
     for pipeline in program.pipelines.values():
         for node in pipeline.nodes.values():

@@ -10,7 +10,7 @@ from minip4.engine.codegen.state import Lines
 from minip4.engine.codegen.variables import fields_of
 from minip4.engine.errors import NotSupported
 from minip4.engine.tna import metadata as names
-from minip4.engine.tna.check import check_program
+from minip4.engine.tna.check import check_program, primitives
 from minip4.engine.tna.primitives import TnaStatements
 from minip4.engine.tna.tables import TnaTables
 
@@ -191,8 +191,10 @@ class TnaGenerator(Generator):
     def _is_only_extracted(self, header: m.Header, *, egress: bool) -> bool:
         """Return whether nothing but fields of the header can depend on its bytes.
 
-        Then each parser extracts it first, and no deparser writes it.
+        Then each parser extracts it first, no deparser writes it, and nothing copies it.
         """
+        if any(m.HeaderRef(header) in p.args for _, p in primitives(self.program)):
+            return False
         if any(header in deparser.order for deparser in self.program.deparsers):
             return False
         parsers = [

@@ -304,8 +304,16 @@ def run_folder(name: str) -> Iterator[Path]:
             yield folder
         finally:
             # once the owner file is gone, another run may remove the empty folder, see _sweep()
-            with uninterrupted(), contextlib.suppress(FileNotFoundError):
-                shutil.rmtree(folder)
+            with uninterrupted():
+                shutil.rmtree(folder, onerror=_ignore_missing)
+
+
+def _ignore_missing(
+    _function: object, _path: str, problem: tuple[type[BaseException], BaseException, object]
+) -> None:
+    """Raise the error of shutil.rmtree(), unless the file or folder does not exist."""
+    if not isinstance(problem[1], FileNotFoundError):
+        raise problem[1]
 
 
 def _base_folder() -> Path:

@@ -160,6 +160,21 @@ def test_entries_are_modified_and_deleted(
     assert read(fy.P4TableEntry("Ingress.exact_t")) == []
 
 
+def test_default_route_beside_another_route(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    """A key that matches everything is no wildcard for the other entries."""
+    script = (
+        "t = bfrt.x.pipe.Ingress.prefix_t\n"
+        "t.add_with_send(address='10.0.0.0', address_p_length=8, port=9)\n"
+        "t.entry_with_send(address=0, address_p_length=0, port=3).push()\n"
+        "t.entry_with_send(address=0, address_p_length=0, port=4).push()\n"
+    )
+    assert bfrt(script) == 0
+    ports = {e.action.args["port"] for e in read(fy.P4TableEntry("Ingress.prefix_t"))}
+    assert ports == {9, 4}
+
+
 def test_default_actions(bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]) -> None:
     default = fy.P4TableEntry("Ingress.exact_t", is_default_action=True)
     assert bfrt("bfrt.x.pipe.Ingress.exact_t.set_default_with_send(port=3)") == 0
@@ -533,6 +548,9 @@ class FakeTables(Tables):
         self.of_program, self.of_device = [], []
         self.received = Queue()
         self._subscriptions = 0
+
+    def require_up(self) -> None:
+        pass
 
     def subscribe(self, digest: Digest) -> None:
         self._subscriptions += 1

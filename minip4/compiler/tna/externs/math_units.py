@@ -18,6 +18,7 @@ from minip4.compiler.lower import places
 from minip4.compiler.lower.arguments import extern_arguments
 from minip4.compiler.lower.context import Context
 from minip4.compiler.lower.externs.operands import operand, require_block
+from minip4.compiler.types import Bits
 
 # function of the first bits, whether the unit inverts, and its shift
 _FUNCTIONS: dict[str, tuple[Callable[[float], float], bool, int]] = {
@@ -30,12 +31,17 @@ _FUNCTIONS: dict[str, tuple[Callable[[float], float], bool, int]] = {
 }
 _SCALES = range(-32, 32)
 _LARGEST = 255  # of the table
+_WIDEST = 64  # bits of the argument
 
 
 def execute(context: Context, call: syntax.Call, unit: ExternObject) -> places.Value:
     require_block(context, call, "ingress", "egress")
     (argument,) = extern_arguments(context, call)
     x = operand(context, argument)
+    if not isinstance(x.type, Bits) or x.type.signed or x.type.width > _WIDEST:
+        raise P4Error(
+            f"MathUnit of {x.type} is not supported", call.source, f"up to bit<{_WIDEST}>"
+        )
     result = context.temporary_field(x.type, call.source)
     inverts, shift, scale, table = _settings(unit)
     context.emit(ir.MathUnit(call.source, result, x, inverts, shift, scale, table))

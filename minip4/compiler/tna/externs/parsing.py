@@ -37,8 +37,8 @@ def set_counter(context: Context, call: syntax.Call, counter: ExternObject) -> N
     if len(arguments) > 1:
         _, rotate, mask, add = (context.expressions.scalar(a.expression) for a in arguments[1:])
         width = ir.width_of(value)
-        assert isinstance(rotate, ir.Constant)
-        assert isinstance(mask, ir.Constant)
+        if not isinstance(rotate, ir.Constant) or not isinstance(mask, ir.Constant):
+            raise P4Error("rotate and mask of set() must be constants", call.source, "8w0")
         plain = Bits(width)
         value = arithmetic.cast(value, plain)
         right = arithmetic.shift(">>", value, ir.Constant(Bits(32), rotate.value % width))
