@@ -18,8 +18,8 @@ class Scripts:
 
     start() and begin() start commands in the namespaces of the run. If p4-utils is installed, its
     Python is first in PATH. At the end of the block, the commands are terminated. Each command that
-    failed is reported with its last line of output. Output goes to files, because nobody would read
-    a pipe.
+    failed is reported with its last line of output. Output goes to files, because no process
+    would read a pipe.
     """
 
     def __init__(self, commands: Sequence[str], folder: Path, run: Run) -> None:

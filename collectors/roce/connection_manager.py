@@ -2,7 +2,7 @@
 
 IBTA, chapter 12, and annex A11 (RDMA IP CM service). A peer sends REQ to queue pair 1, the manager
 responds with REP, and the peer sends RTU. DREQ ends a connection, and the other side responds with
-DREP. Both sides may reject a message with REJ. The private data of REP tell the peer its target:
+DREP. Both sides may reject a message with REJ. The private data of REP contain the peer's target:
 base (8 bytes), R_Key (4) and length (8), in network byte order. If a peer gets no response to a
 message, it sends the message again.
 """

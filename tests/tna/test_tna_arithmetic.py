@@ -61,8 +61,8 @@ def test_math_unit(
 ) -> None:
     """It is exact to 1 % for the first four bits; of a square root, three if they are odd."""
     switch = math_unit(tmp_path, unit)
-    dice = random.Random(3)
-    for x in [*range(1, 40), *(dice.getrandbits(dice.randint(1, 15)) + 1 for _ in range(100))]:
+    rng = random.Random(3)
+    for x in [*range(1, 40), *(rng.getrandbits(rng.randint(1, 15)) + 1 for _ in range(100))]:
         is_odd = (x.bit_length() - 1) % 2 == 1
         near = leading_bits(x, 3 if "SQRT" in unit and is_odd else 4)
         expected = factor * function(near)
@@ -102,10 +102,10 @@ def test_lpf(tmp_path: Path, gain: int, decay: int) -> None:
         ingress="hdr.d.c = lpf.execute(hdr.d.c, hdr.d.a);",
     )
     switch.register_write("IC.lpf", 2, gain << 64 | decay)
-    dice, time_ns, samples = random.Random(5), 0, []
+    rng, time_ns, samples = random.Random(5), 0, []
     for _ in range(200):
-        time_ns += dice.choice((0, 1, 90, 2500, 400_000))
-        samples.append((time_ns, dice.getrandbits(dice.choice((4, 16, 32)))))
+        time_ns += rng.choice((0, 1, 90, 2500, 400_000))
+        samples.append((time_ns, rng.getrandbits(rng.choice((4, 16, 32)))))
     got = [result(switch, data(a=2, c=sample), time_ns) for time_ns, sample in samples]
     assert got == pytest.approx(average(samples, gain, decay), abs=0.501)
     assert result(switch, data(a=3, c=99), time_ns) == 99  # another cell, without settings
@@ -259,11 +259,11 @@ def test_subtract_all_and_deposit(tmp_path: Path, order: str) -> None:
         deparser_locals="Checksum() sum;",
         deparser="hdr.ip.sum = sum.update({hdr.ip.last, md.n});",
     )
-    dice = random.Random(1)
+    rng = random.Random(1)
     for _ in range(50):
-        first, last, rest = dice.randbytes(2), dice.randbytes(4), dice.randbytes(20)
+        first, last, rest = rng.randbytes(2), rng.randbytes(4), rng.randbytes(20)
         before = internet_checksum(first + last + rest).to_bytes(2, "big")
-        new = dice.getrandbits(32)
+        new = rng.getrandbits(32)
         after = new.to_bytes(4, "big")
         changed = internet_checksum(first + after + rest).to_bytes(2, "big")
         head = data(c=new)

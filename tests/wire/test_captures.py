@@ -75,7 +75,7 @@ def test_a_flush_does_not_change_a_buffer_that_is_being_written(
 ) -> None:
     """A flush while the writer saves a buffer changes no frame in this buffer.
 
-    The file is a pipe that nobody reads yet, so the writer blocks while it saves the first buffer.
+    The file is a pipe without a reader, so the writer blocks while it saves the first buffer.
     """
     os.mkfifo(tmp_path / "pipe")
     end = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)

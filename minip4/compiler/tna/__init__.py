@@ -24,7 +24,7 @@ v1model program. Each pipeline has two parsers (or more) and two deparsers:
 7. Objects of the control plane (tables, counters, meters, registers, profiles) and P4Info are those
    of v1model (ExternObject.kind). Mirror sessions are P4Runtime's clone sessions.
 8. Operations on a direct counter, meter or register have no index. The engine keeps the counters
-   and cells of registers in the slot of an entry, and tells its actions where they are.
+   and cells of registers in the slot of an entry, and passes their addresses to its actions.
 9. A filter (Lpf, Wred) has two registers: its settings, which P4Info shows, and its state.
 10. The pipelines of a Switch share the intrinsic metadata, since a packet is in one pipeline at a
     time, but nothing else. The generated code selects the pipeline by the port, and a parser, too.

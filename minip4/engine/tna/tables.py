@@ -18,7 +18,7 @@ class TnaTables(TableCode):
         return table.is_hidden and not self._direct(table)
 
     def _direct(self, table: m.Table) -> Lines:
-        """Return code that tells the actions where the direct objects of the entry are."""
+        """Return code that passes the addresses of the entry's direct objects to the actions."""
         lines: Lines = []
         at = self.statistics_offset(table)
         if table.has_counters:

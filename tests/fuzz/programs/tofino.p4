@@ -105,7 +105,7 @@ control Ingress(inout headers_t hdr, inout metadata_t md, in ingress_intrinsic_m
     Counter<bit<64>, bit<16>>(1000, CounterType_t.PACKETS_AND_BYTES) counter;
     Meter<bit<8>>(9, MeterType_t.BYTES) meter;
     DirectCounter<bit<64>>(CounterType_t.PACKETS) of_entry;
-    Random<bit<3>>() dice;
+    Random<bit<3>>() choice;
     Hash<bit<16>>(HashAlgorithm_t.CRC16) hash;
     ActionProfile(16) members;
     ActionSelector(members, hash, SelectorMode_t.FAIR, 8, 4) selector;
@@ -120,7 +120,7 @@ control Ingress(inout headers_t hdr, inout metadata_t md, in ingress_intrinsic_m
     action resubmit() { dprsr.resubmit_type = 2; md.number = md.number + 1; }
     // one of 8 recirculated packets leaves, so that none circulates without end
     action recirculate(bit<1> other) {
-        tm.ucast_egress_port = dice.get() == 0 ? 9w2 : other == 1 ? 9w196 : 9w68;
+        tm.ucast_egress_port = choice.get() == 0 ? 9w2 : other == 1 ? 9w196 : 9w68;
     }
     action learn() { dprsr.digest_type = 3; }
     action discard(bit<3> how) { dprsr.drop_ctl = how; }
@@ -147,7 +147,7 @@ control Ingress(inout headers_t hdr, inout metadata_t md, in ingress_intrinsic_m
     apply {
         first.apply();
         // a packet is resubmitted a few times, but not without end
-        if (ig.resubmit_flag == 0 || dice.get() != 0) { second.apply(); }
+        if (ig.resubmit_flag == 0 || choice.get() != 0) { second.apply(); }
         third.apply();
         md.color = meter.execute(hdr.frame.a);
         counter.count(hdr.frame.b, (bit<32>)hdr.frame.a);
