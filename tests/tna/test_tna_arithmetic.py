@@ -173,6 +173,17 @@ def test_settings_in_p4info(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("of", ["int<32>", "bit<128>"])
+def test_types_that_a_math_unit_does_not_have(tmp_path: Path, of: str) -> None:
+    with pytest.raises(Minip4Error, match=f"MathUnit of {of} is not supported"):
+        compiled(
+            tmp_path,
+            locals=f"MathUnit<{of}>(MathOp_t.SQR, 1) unit;",
+            ingress=f"hdr.d.a = (bit<8>)(bit<32>)({'bit<32>' if of[0] == 'i' else of})"
+            f"unit.execute(({of})({'bit<32>' if of[0] == 'i' else of})hdr.d.c);",
+        )
+
+
 def test_wide_samples_are_refused(tmp_path: Path) -> None:
     with pytest.raises(Minip4Error, match="Lpf of bit<48> is not supported"):
         compiled(

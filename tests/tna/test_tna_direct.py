@@ -11,7 +11,7 @@ from tna_programs import compiled, data, engine
 
 from minip4.engine.control.trace import Trace
 from minip4.engine.engine import Engine
-from minip4.engine.errors import InvalidArgument
+from minip4.engine.errors import InvalidArgument, TooLarge
 from minip4.engine.keys import Exact, Ternary
 from minip4.errors import Minip4Error
 
@@ -176,6 +176,25 @@ def test_colour_aware_meter(tmp_path: Path) -> None:
     assert colours(3, 1, 0, 0, 0, 0) == [3, 1, 0, 0, 1, 3]
 
 
+def test_colour_beyond_red_is_red(tmp_path: Path) -> None:
+    """JSON may contain any number as the colour of a packet."""
+    document = compiled(
+        tmp_path,
+        locals="Meter<bit<8>>(4, MeterType_t.PACKETS) meter;",
+        ingress="hdr.d.a = meter.execute(0, MeterColor_t.RED);",
+    ).bmv2_json
+    (colour,) = [
+        primitive["parameters"]
+        for action in document["actions"]
+        for primitive in action["primitives"]
+        if primitive["op"] == "execute_meter"
+    ]
+    colour[-1] = {"type": "hexstr", "value": "0x7fffffff"}
+    switch = Engine(document, sanitize=False)
+    switch.process(1, data(), 1)
+    assert switch.process(1, data(), 1)
+
+
 def test_meter_leaves_bytes_out(tmp_path: Path) -> None:
     switch = engine(
         tmp_path,
@@ -280,4 +299,22 @@ def test_bad_json_is_refused(
     Engine(document).close()
     change(document)
     with pytest.raises(InvalidArgument, match=message):
+        Engine(document)
+
+
+def test_cells_of_direct_registers_count_towards_the_limit(tmp_path: Path) -> None:
+    """Each entry has a cell of each direct register of its table."""
+    locals_ = COUNT + TABLE.replace("hdr.d.op", "hdr.d.b")
+    document = compiled(tmp_path, locals=locals_, ingress="t.apply();").bmv2_json
+    register = document["register_arrays"][0]
+    document["register_arrays"] += [
+        {**register, "name": f"more{i}", "id": 10 + i, "bitwidth": 1024} for i in range(1000)
+    ]
+    table = next(t for t in document["pipelines"][0]["tables"] if t["name"] == "IC.t")
+    action = next(each for each in document["actions"] if each["name"] == "IC.leave")
+    entry = {"action_entry": {"action_id": action["id"], "action_data": []}, "priority": 1}
+    table["entries"] = [
+        {**entry, "match_key": [{"match_type": "exact", "key": hex(key)}]} for key in range(5000)
+    ]
+    with pytest.raises(TooLarge, match=r"largest part: table IC\.t"):
         Engine(document)

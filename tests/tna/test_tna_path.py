@@ -309,6 +309,14 @@ def test_digest(tmp_path: Path) -> None:
         ),
         (
             {
+                "parser_locals": "ParserCounter() c;",
+                "states": "state more { pkt.extract(hdr.d); c.set(hdr.d.op, 8w255, hdr.d.a, 3w7,"
+                " 8w0); transition accept; }",
+            },
+            "rotate and mask of set() must be constants",
+        ),
+        (
+            {
                 "declarations": "struct port_t { bit<128> x; }",
                 "port_metadata": "port_t p = port_metadata_unpack<port_t>(pkt);",
             },

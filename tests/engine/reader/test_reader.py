@@ -97,6 +97,17 @@ def test_a_message_says_where(document: Any, message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("section", ["register_arrays", "counter_arrays", "meter_arrays",
+                                     "calculations", "pipelines", "tables"])  # fmt: skip
+def test_names_must_differ(section: str) -> None:
+    """The C code has one array element per name, but the numbers would count both objects."""
+    document = json_of(**PARTS)
+    items = document["pipelines"][0][section] if section == "tables" else document[section]
+    items.append(copy.deepcopy(items[0]))
+    with pytest.raises(InvalidArgument, match="expected names that differ"):
+        Engine(document)
+
+
 def test_a_document_may_not_be_nested_without_end() -> None:
     document: Any = {}
     for _ in range(900):

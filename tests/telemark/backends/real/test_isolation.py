@@ -415,6 +415,22 @@ def test_another_run_may_remove_the_folder_at_the_end(monkeypatch: pytest.Monkey
     assert not folder.exists()
 
 
+def test_a_file_that_vanishes_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of the run may remove its own file while the run removes the folder."""
+    unlink = os.unlink
+
+    def vanish(path: str, *, dir_fd: int | None = None) -> None:
+        unlink(path, dir_fd=dir_fd)
+        raise FileNotFoundError(path)
+
+    with isolation.run_folder("example") as folder:
+        (folder / "tmp" / "one").touch()
+        (folder / "two").touch()
+        monkeypatch.setattr(os, "unlink", vanish)
+    monkeypatch.undo()
+    assert not folder.exists()
+
+
 def test_a_folder_that_others_may_write_to_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
