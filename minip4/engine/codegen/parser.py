@@ -7,7 +7,7 @@ from minip4.engine.codegen.expressions import Expressions
 from minip4.engine.codegen.graphs import looping
 from minip4.engine.codegen.layout import VARIABLES, Layout, Place, identifier, literal
 from minip4.engine.codegen.statements import Lines, Statements
-from minip4.engine.errors import NotSupported
+from minip4.engine.errors import InvalidArgument, NotSupported
 from minip4.engine.words import KeyLayout, limbs
 
 
@@ -93,6 +93,11 @@ class ParserCode:
     def _extract(self, op: m.ParserOp) -> Lines:
         target = op.args[0]
         if isinstance(target, m.HeaderRef):
+            if target.header.metadata:
+                raise InvalidArgument(
+                    f"extract to {target.header.name}, expected a header without `metadata` "
+                    f"{op.where}".rstrip()
+                )
             return ["{", *self._indent(self._extract_to(self.layout.place(target.header), op)), "}"]
         if isinstance(target, m.StackRef):
             size = len(target.stack.array.headers)

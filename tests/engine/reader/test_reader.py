@@ -97,6 +97,15 @@ def test_a_message_says_where(document: Any, message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_metadata_cannot_be_extracted() -> None:
+    document = json_of(**PARTS)
+    header = document["parsers"][0]["parse_states"][0]["parser_ops"][0]["parameters"][0]["value"]
+    (instance,) = [each for each in document["headers"] if each["name"] == header]
+    instance["metadata"] = True
+    with pytest.raises(InvalidArgument, match=f"extract to {header}, expected a header"):
+        Engine(document)
+
+
 @pytest.mark.parametrize("section", ["register_arrays", "counter_arrays", "meter_arrays",
                                      "calculations", "pipelines", "tables"])  # fmt: skip
 def test_names_must_differ(section: str) -> None:
