@@ -51,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         code = compile(options.script.read_text(), str(options.script), "exec")
         connection = Connection(options.switch, options.device_id)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except (OSError, ValueError, SyntaxError, BfrtError) as error:
         print(f"telemark: error: {error}; expected a Python script and a running switch",
               file=sys.stderr)  # fmt: skip
@@ -66,7 +68,8 @@ def run(options: argparse.Namespace) -> int:
 def run_script(code: CodeType, path: Path, arguments: list[str], tables: Tables) -> int:
     """Run a compiled script with the names of bfrt_python and of bfrt_grpc.client.
 
-    If the script registers callbacks for digests, they are called until Ctrl-C.
+    If the script registers callbacks for digests, they are called until Ctrl-C. Returns the exit
+    status, also 1 for an error in a thread of the script.
     """
     client.use(tables)
     shell = Shell(tables)
@@ -86,28 +89,44 @@ def run_script(code: CodeType, path: Path, arguments: list[str], tables: Tables)
         os.environ.setdefault(name, "/no-sde")
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.parent.absolute()))
+    statuses = []  # of the main thread and of threads that failed
+    before, hook = threading.enumerate(), threading.excepthook
+
+    def report_thread(failure: threading.ExceptHookArgs) -> None:
+        if isinstance(failure.exc_value, Exception):  # not SystemExit
+            statuses.append(_report(failure.exc_value))
+
+    threading.excepthook = report_thread
     try:
-        before = threading.enumerate()
-        exec(code, {"__name__": "__main__", "__file__": str(path), **names})
+        try:
+            exec(code, {"__name__": "__main__", "__file__": str(path), **names})
+            while shell.callbacks:  # until Ctrl-C
+                found = tables.next_digest(LOOK_S)
+                if found is not None and found[0] in shell.callbacks:
+                    shell.callbacks[found[0]](0, 0, 0, 0, None, found[1])
+        except (SystemExit, Exception) as error:
+            statuses.append(_report(error))
         _wait_for_threads(before)
-        while shell.callbacks:  # until Ctrl-C
-            found = tables.next_digest(LOOK_S)
-            if found is not None and found[0] in shell.callbacks:
-                shell.callbacks[found[0]](0, 0, 0, 0, None, found[1])
-    except SystemExit as end:
-        if isinstance(end.code, int | None):
-            return end.code or 0
-        print(end.code, file=sys.stderr)
-        return FAILED
-    except BfrtError as error:
-        print(f"{_place(error)}: {error}", file=sys.stderr)
-        return FAILED
-    except Exception as error:
-        shown = traceback.StackSummary.extract(iter(_frames(error))).format()
+    finally:
+        threading.excepthook = hook
+    return next(filter(None, statuses), 0)
+
+
+def _report(error: SystemExit | Exception) -> int:
+    """Print why the script or one of its threads ended. Return the exit status."""
+    frames = _frames(error)
+    if isinstance(error, SystemExit):
+        if isinstance(error.code, int | None):
+            return error.code or 0
+        print(error.code, file=sys.stderr)
+    elif isinstance(error, BfrtError):
+        place = [f"{frame.f_code.co_filename}:{line}: " for frame, line in frames[-1:]]
+        print(*place, error, sep="", file=sys.stderr)
+    else:
+        shown = traceback.StackSummary.extract(iter(frames)).format()
         print("Traceback (most recent call last):\n", *shown,
               *traceback.format_exception_only(error), sep="", end="", file=sys.stderr)  # fmt: skip
-        return FAILED
-    return 0
+    return FAILED
 
 
 def _wait_for_threads(before: list[threading.Thread]) -> None:
@@ -127,13 +146,7 @@ class _ModuleOfSdk(ModuleType):
         raise BfrtError(f"{self.__name__}.{name}: only Tofino's SDE has this")
 
 
-def _place(error: Exception) -> str:
-    """Return file and line of the script's last call."""
-    frame, line = _frames(error)[-1]
-    return f"{frame.f_code.co_filename}:{line}"
-
-
-def _frames(error: Exception) -> list[tuple[FrameType, int]]:
+def _frames(error: BaseException) -> list[tuple[FrameType, int]]:
     """Return the frames of the script and of the modules that it uses, without ours."""
     return [
         at for at in traceback.walk_tb(error.__traceback__)

@@ -21,6 +21,21 @@ BfruntimeForwardingRpcException = BfruntimeSubscribeRpcException = BfrtError
 _switch: list[Tables] = []
 
 
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise BfrtError(f"bfrt_grpc.client: {name} is not supported")
+
+
+class _Object:
+    """An object of bfrt_grpc.client. A name that it lacks ends the script with one line."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise BfrtError(f"bfrt_grpc.client: {type(self).__name__}.{name} is not supported")
+
+
 def use(switch: Tables) -> None:
     """Let ClientInterface return the tables of this switch."""
     _switch[:] = [switch]
@@ -58,7 +73,7 @@ class DataTuple:
         self.value = given[0] if given else None
 
 
-class _Key:
+class _Key(_Object):
     """The keys of an entry."""
 
     def __init__(self, entry: Entry, table: tables.Table) -> None:
@@ -69,7 +84,9 @@ class _Key:
         """Return a map from key to its value, with mask, prefix_len, or low and high."""
         found = {}
         for of in self._table.keys:
-            key = self.entry.keys[of.name]
+            key = self.entry.keys.get(of.name)
+            if key is None:
+                continue
             second = {"ternary": "mask", "lpm": "prefix_len"}.get(of.match)
             if of.match == "range":
                 found[of.name] = {"low": key.value, "high": key.second or 0}
@@ -83,7 +100,7 @@ class _Key:
         return str(self.to_dict())
 
 
-class _Data:
+class _Data(_Object):
     """The data of an entry, or of a message of a digest."""
 
     def __init__(self, entry: Entry) -> None:
@@ -100,7 +117,7 @@ class _Data:
         return str(self.to_dict())
 
 
-class _Info:
+class _Info(_Object):
     """Names of a table's fields. Annotations have no effect: text is always converted by width."""
 
     def __init__(self, table: tables.Table) -> None:
@@ -112,7 +129,7 @@ class _Info:
         return [of.name for of in self._table.keys]
 
     def data_field_name_list_get(self, action_name: str | None = None) -> list[str]:
-        return [of.name for of in self._table.actions[self._table.action_name(action_name)]]
+        return [of.name for of in self._table.data_fields(action_name)]
 
     def action_name_list_get(self) -> list[str]:
         return [name for name in self._table.actions if name is not None]
@@ -130,7 +147,7 @@ class _Info:
         pass
 
 
-class Table:
+class Table(_Object):
     """A table of bfrt_info."""
 
     def __init__(self, table: tables.Table) -> None:
@@ -149,9 +166,9 @@ class Table:
             value, second = part.value, part.mask
             if part.low is not None:
                 value, second = part.low, part.high
-            converted = None if second is None else self._table.value(of, second)
             if part.prefix_len is not None:
-                converted = part.prefix_len
+                second = part.prefix_len
+            converted = None if second is None else self._table.second(of, second)
             keys[of.name] = tables.Key(self._table.value(of, value), converted)
         return _Key(Entry(keys, {}), self._table)
 
@@ -165,17 +182,17 @@ class Table:
     def entry_add(
         self, target: Target, key_list: Any = None, data_list: Any = None, *_: Any, **_options: Any
     ) -> None:
-        self._table.add(*_joined(key_list, data_list))
+        self._table.add(*self._joined(key_list, data_list))
 
     def entry_mod(
         self, target: Target, key_list: Any = None, data_list: Any = None, *_: Any, **_options: Any
     ) -> None:
-        self._table.modify(*_joined(key_list, data_list))
+        self._table.modify(*self._joined(key_list, data_list))
 
     def entry_add_or_mod(
         self, target: Target, key_list: Any = None, data_list: Any = None, *_: Any, **_options: Any
     ) -> None:
-        self._table.put(*_joined(key_list, data_list))
+        self._table.put(*self._joined(key_list, data_list))
 
     def entry_del(self, target: Target, key_list: Any = None, *_: Any, **_options: Any) -> None:
         if not key_list:
@@ -209,6 +226,15 @@ class Table:
     def operations_execute(self, target: Target, table_op: str, **_options: Any) -> None:
         """Do nothing: reads return the values of the switch (`Sync`)."""
 
+    def _joined(self, key_list: Any, data_list: Any) -> list[Entry]:
+        keys, data = _listed(key_list), _listed(data_list)
+        if len(keys) != len(data):
+            raise BfrtError(f"{self._table.name}: {len(keys)} keys, but {len(data)} data")
+        return [
+            Entry(key.entry.keys, each.entry.data, each.entry.action)
+            for key, each in zip(keys, data, strict=True)
+        ]
+
     def _match_table(self) -> MatchTable:
         if not isinstance(self._table, MatchTable):
             raise BfrtError(f"{self._table.name}: this table has no default entry")
@@ -221,11 +247,6 @@ def _listed(items: Any) -> Sequence[Any]:
     return items if isinstance(items, list | tuple) else [items]
 
 
-def _joined(keys: Any, data: Any) -> Iterator[Entry]:
-    for key, each in zip(_listed(keys), _listed(data), strict=True):
-        yield Entry(key.entry.keys, each.entry.data, each.entry.action)
-
-
 @dataclass(frozen=True)
 class _DigestList:
     """Messages of a digest that arrived together."""
@@ -234,7 +255,7 @@ class _DigestList:
     target: Target
 
 
-class _Learn:
+class _Learn(_Object):
     """A digest of bfrt_info."""
 
     def make_data_list(self, digest: _DigestList) -> list[_Data]:
@@ -264,7 +285,7 @@ class _AnyName(str):
     __hash__ = str.__hash__
 
 
-class _BfrtInfo:
+class _BfrtInfo(_Object):
     def __init__(self, switch: Tables) -> None:
         self._switch = switch
         self.p4_name = _AnyName("program")
@@ -281,7 +302,7 @@ class _BfrtInfo:
         return _Learn()
 
 
-class ClientInterface:
+class ClientInterface(_Object):
     """The connection of a script. The address that it gives has no effect."""
 
     def __init__(self, *_arguments: Any, **_options: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_format
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -42,7 +41,7 @@ class Shell:
         self._program = _Program(tables, self.callbacks)
 
     def __getattr__(self, name: str) -> _Program:
-        if name.startswith("tf"):
+        if name in ("tf1", "tf2", "tf3"):
             raise BfrtError(f"bfrt.{name}: only a Tofino has these tables")
         return self._program
 
@@ -249,7 +248,7 @@ class Node:
         """
         table = self._table
         keys = [] if only_data else table.keys
-        data = [] if only_keys else table.actions[action]
+        data = [] if only_keys else table.data_fields(action)
         short_keys, short_data = _parameters(keys, data)
         parameters = {
             of.name: [name + suffix for suffix in _PAIRS.get(of.match, ("",))]
@@ -284,9 +283,7 @@ class Node:
         value = self._table.value(of, 0 if first is None else first)
         if of.match == "exact" or (of.match == "ternary" and second is None):
             return Key(value)
-        # the prefix length of a key of few bits can have more bits
-        wide = replace(of, bits=max(of.bits, 8)) if of.match == "lpm" else of
-        return Key(value, self._table.value(wide, 0 if second is None else second))
+        return Key(value, self._table.second(of, 0 if second is None else second))
 
 
 class Item:

@@ -13,7 +13,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
 from typing import Any, SupportsInt, TypeVar
 
@@ -29,6 +30,7 @@ from telemark.session.error_reporting import refusal
 
 PRIORITY = "$MATCH_PRIORITY"  # the smallest wins
 AT_ONCE = 1024  # max entries per write request
+CONNECT_S = 20.0  # longest wait for the answer of a switch
 ONLY_ON_TOFINO = ("$", "tf1.", "tf2.", "tf3.")  # prefixes of tables of the device
 
 
@@ -55,11 +57,20 @@ class Connection:
         options = fy.SwitchOptions(device_id=device_id, initial_election_id=election_id)
         self.switch = fy.Switch("switch", address, options)
         connected: Future[None] = Future()
-        stay = self._stay_connected(connected)
-        self._thread = threading.Thread(target=lambda: asyncio.run(stay), daemon=True)
+        self._loop = asyncio.new_event_loop()
+        self._task = self._loop.create_task(self._stay_connected(connected))
+        self._thread = threading.Thread(
+            target=self._loop.run_until_complete, args=[self._task], daemon=True
+        )
         self._thread.start()
         try:
-            connected.result()
+            connected.result(CONNECT_S)
+        except KeyboardInterrupt:
+            self.close()
+            raise
+        except FutureTimeoutError:
+            self.close()
+            raise BfrtError(f"{address}: no P4Runtime answer within {CONNECT_S:g} s") from None
         except P4ClientError as error:
             self._thread.join()
             raise BfrtError(
@@ -72,19 +83,19 @@ class Connection:
             ) from None
 
     async def _stay_connected(self, connected: Future[None]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._ends = asyncio.Event()
         try:
             async with self.switch:
                 connected.set_result(None)
-                await self._ends.wait()
+                await asyncio.Event().wait()  # until close()
         except (P4ClientError, asyncio.CancelledError) as error:
-            connected.set_exception(error)
+            if not connected.done():
+                connected.set_exception(error)
 
     def close(self) -> None:
         """End the connection."""
-        self._loop.call_soon_threadsafe(self._ends.set)
+        self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join()
+        self._loop.close()
 
     def subscribe(self, digest: str, received: Queue[tuple[str, list[Any]]]) -> None:
         """Put the name of the digest, and the list of its messages, into a queue as they arrive."""
@@ -140,6 +151,7 @@ class Field:
     name: str
     bits: int = 64
     match: str = "exact"  # exact, ternary, lpm or range
+    is_list: bool = False
 
 
 @dataclass(frozen=True)
@@ -215,6 +227,14 @@ class Table(ABC):
             raise BfrtError(f"{self.name}: no action {name!r}; expected one of {known}")
         return found[0]
 
+    def data_fields(self, action: str | None) -> list[Field]:
+        """Return the data fields of an action. Raises BfrtError."""
+        name = self.action_name(action)
+        if name not in self.actions:
+            known = ", ".join(full for full in self.actions if full)
+            raise BfrtError(f"{self.name}: no action; expected one of {known}")
+        return self.actions[name]
+
     def value(self, of: Field, given: Any) -> int:
         """Convert a value: a number, text such as "0x0a" or an address, or bytes."""
         if isinstance(given, bytes | bytearray):
@@ -223,8 +243,19 @@ class Table(ABC):
             raise BfrtError(f"{self.name}: {of.name}: {given!r}: expected a number or text")
         try:
             return number(given if isinstance(given, str) else str(int(given)), of.bits)
-        except CommandError as error:
+        except (CommandError, ValueError, OverflowError) as error:  # the last two for NaN, inf
             raise BfrtError(f"{self.name}: {of.name}: {error}") from None
+
+    def second(self, of: Field, given: Any) -> int:
+        """Convert a mask, a prefix length, or the end of a range."""
+        # the prefix length of a key of few bits can have more bits
+        return self.value(replace(of, bits=max(of.bits, 8)) if of.match == "lpm" else of, given)
+
+    def merged(self, entry: Entry) -> Entry:
+        """Return an entry with the old values of the data fields that it lacks."""
+        missing = {of.name for of in self.data_fields(entry.action)} - {*entry.data}
+        old = [each.data for each in self.get(entry.keys)] if missing else []
+        return replace(entry, data={k: v for data in (*old, entry.data) for k, v in data.items()})
 
 
 class MatchTable(Table):
@@ -292,14 +323,10 @@ class MatchTable(Table):
         return Entry({}, {**action.args}, self._full_names[action.name], is_default=True)
 
     def _action(self, entry: Entry) -> fy.Action:
-        name = self.action_name(entry.action)
-        if name is None:
-            known = ", ".join(full for full in self.actions if full)
-            raise BfrtError(f"{self.name}: no action; expected one of {known}")
-        missing = [of.name for of in self.actions[name] if of.name not in entry.data]
+        missing = [of.name for of in self.data_fields(entry.action) if of.name not in entry.data]
         if missing:
-            raise BfrtError(f"{self.name}: action {name} needs {', '.join(missing)}")
-        return fy.Action(name, **entry.data)
+            raise BfrtError(f"{self.name}: action {entry.action} needs {', '.join(missing)}")
+        return fy.Action(str(entry.action), **entry.data)
 
     def _entry(self, keys: Mapping[str, Key], entry: Entry | None = None) -> fy.P4TableEntry:
         match: dict[str, Any] = {}
@@ -372,17 +399,17 @@ class ArrayTable(Table):
         """Return the entity of P4Runtime for an entry. Raises BfrtError."""
 
     def add(self, *entries: Entry) -> None:
-        self.modify(*entries)
+        """Write cells. Fields that are not given become 0."""
+        self.connection.write(self.name, [~self.cell(entry) for entry in entries])
 
     def modify(self, *entries: Entry) -> None:
-        self.connection.write(self.name, [~self.cell(entry) for entry in entries])
+        self.add(*(self.merged(entry) for entry in entries))
 
     def delete(self, *keys: Mapping[str, Key]) -> None:
         raise BfrtError(f"{self.name}: its entries cannot be deleted; use clear()")
 
     def clear(self) -> None:
-        zero = dict.fromkeys((of.name for of in self.actions[None]), 0)
-        self.modify(*(Entry({self.index.name: Key(i)}, zero) for i in range(self.size)))
+        self.add(*(Entry({self.index.name: Key(i)}, {}) for i in range(self.size)))
 
     def at(self, keys: Mapping[str, Key]) -> int:
         """Return the index of an entry. Raises BfrtError."""
@@ -402,11 +429,12 @@ class RegisterTable(ArrayTable):
         super().__init__(connection, register.name, "REGISTER", [self.index], {None: data})
 
     def cell(self, entry: Entry) -> Any:
+        given = {of.name: entry.data.get(of.name, 0) for of in self.actions[None]}
         values = {
             name.rpartition(".")[2]: value[0] if isinstance(value, list) else value
-            for name, value in entry.data.items()
+            for name, value in given.items()
         }
-        data: Any = values if self._is_struct else values.get("f1", 0)
+        data: Any = values if self._is_struct else values["f1"]
         return fy.P4RegisterEntry(self.name, index=self.at(entry.keys), data=data)
 
     def get(self, keys: Mapping[str, Key] | None = None) -> list[Entry]:
@@ -499,8 +527,9 @@ class StoredTable(Table):
         for entry in entries:
             number = self.number(entry.keys)
             self.existing(number)
-            self.write(number, entry, is_new=False)
-            self.entries[number] = entry
+            changed = self.merged(entry)
+            self.write(number, changed, is_new=False)
+            self.entries[number] = changed
 
     def delete(self, *keys: Mapping[str, Key]) -> None:
         for each in keys:
@@ -538,11 +567,25 @@ class StoredTable(Table):
 class NodeTable(StoredTable):
     """Multicast nodes, which are part of groups."""
 
+    groups: GroupTable
+
     def __init__(self, connection: Connection) -> None:
-        data = [Field("$MULTICAST_RID", 16), Field("$MULTICAST_LAG_ID"), Field("$DEV_PORT", 9)]
+        data = [Field("$MULTICAST_RID", 16), Field("$MULTICAST_LAG_ID", is_list=True),
+                Field("$DEV_PORT", 9, is_list=True)]  # fmt: skip
         super().__init__(
             connection, "$pre.node", "PRE_NODE", [Field("$MULTICAST_NODE_ID", 32)], {None: data}
         )
+
+    def modify(self, *entries: Entry) -> None:
+        super().modify(*entries)
+        for entry in entries:
+            self.groups.modify(*self.groups.with_node(self.number(entry.keys)))
+
+    def remove(self, number: int) -> None:
+        """Remove the node from its groups."""
+        for group in self.groups.with_node(number):
+            left = [node for node in group.data[GroupTable.NODES] if node != number]
+            self.groups.modify(Entry(group.keys, {GroupTable.NODES: left}))
 
     def replicas(self, node: int) -> list[tuple[int, int]]:
         """Return the port and the rid of each copy. Raises BfrtError."""
@@ -555,20 +598,26 @@ class NodeTable(StoredTable):
 class GroupTable(StoredTable):
     """Multicast groups. The nodes of groups that an earlier script has added are unknown."""
 
+    NODES = "$MULTICAST_NODE_ID"
+
     def __init__(self, connection: Connection, nodes: NodeTable) -> None:
-        data = [Field("$MULTICAST_NODE_ID"), Field("$MULTICAST_NODE_L1_XID_VALID"),
-                Field("$MULTICAST_NODE_L1_XID")]  # fmt: skip
+        names = (self.NODES, "$MULTICAST_NODE_L1_XID_VALID", "$MULTICAST_NODE_L1_XID")
+        data = [Field(name, is_list=True) for name in names]
         super().__init__(connection, "$pre.mgid", "PRE_MGID", [Field("$MGID", 16)], {None: data})
         self._nodes = nodes
+        nodes.groups = self
         for group in connection.read(self.name, fy.P4MulticastGroupEntry()):
             self.entries[group.multicast_group_id] = Entry(
                 {"$MGID": Key(group.multicast_group_id)}, {}
             )
 
+    def with_node(self, node: int) -> list[Entry]:
+        """Return the groups that contain a node."""
+        return [each for each in self.entries.values() if node in each.data.get(self.NODES, [])]
+
     def write(self, number: int, entry: Entry, *, is_new: bool) -> None:
-        nodes = entry.data.get("$MULTICAST_NODE_ID", [])
         replicas: list[tuple[int, int]] = []
-        for node in nodes:
+        for node in entry.data.get(self.NODES, []):
             for port, rid in self._nodes.replicas(node):
                 while (port, rid) in replicas:  # P4Runtime refuses equal copies
                     rid += 1
@@ -712,13 +761,18 @@ def data_of(table: Table, action: str | None, given: Iterable[tuple[str, Any]]) 
 
     Text stays text in tables of the device (`$direction`: "INGRESS").
     """
-    fields = {of.name: of for of in table.actions[table.action_name(action)]}
+    fields = {of.name: of for of in table.data_fields(action)}
     found: dict[str, Any] = {}
     for name, value in given:
         if name not in fields:
             known = ", ".join(fields) or "none"
             raise BfrtError(f"{table.name}: no data field {name!r}; expected {known}")
         of = fields[name]
+        if isinstance(table, RegisterTable) and isinstance(value, list | tuple):
+            value = next(iter(value), value)  # one value per pipe
+        if of.is_list != isinstance(value, list | tuple):
+            expected = "a list" if of.is_list else "one value"
+            raise BfrtError(f"{table.name}: {name}: {value!r}: expected {expected}")
         if isinstance(value, list | tuple):
             found[name] = [table.value(of, each) for each in value]
         elif isinstance(value, str) and isinstance(table, StoredTable):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,7 +16,7 @@ from typing import Any
 import finsy as fy
 import pytest
 
-from importers.bfrt import shell
+from importers.bfrt import shell, tables
 from importers.bfrt.cli import run_script
 from importers.bfrt.tables import Connection, Digest, Field, PerPipe, Tables
 from telemark.cli import main
@@ -276,6 +278,18 @@ GRPC = (
         ("bfrt.x.pipe.Ingress.plain.set_default_with_send(1)", "no action 'send'"),
         ("bfrt.tf1.tm.port.cfg.clear()", "bfrt.tf1: only a Tofino has these tables"),
         ("bfrt.pre.mgid.add(MGID=1, MULTICAST_NODE_ID=[7])", "no $MULTICAST_NODE_ID 7"),
+        ("bfrt.pre.node.add(1, 1, [], DEV_PORT=5)", "$DEV_PORT: 5: expected a list"),
+        ("bfrt.x.pipe.Ingress.plain.mod(1, [])", "plain.f1: []: expected one value"),
+        ("bfrt.x.pipe.Ingress.exact_t.add_with_send(1, [2])", "port: [2]: expected one value"),
+        ("bfrt.x.pipe.Ingress.exact_t.add(1)", "no action; expected one of Ingress.send"),
+        (f"{GRPC}; t.make_data([gc.DataTuple('port', 1)])", "no action; expected one of Ingress."),
+        (f"{GRPC}; t.entry_add(gc.Target(), [k], [])", "exact_t: 1 keys, but 0 data"),
+        (f"{GRPC}; t.make_key([gc.KeyTuple('hdr.probe.mac', float('nan'))])", "cannot convert flo"),
+        (f"{GRPC}; t.make_key([gc.KeyTuple('hdr.probe.mac', float('inf'))])", "cannot convert flo"),
+        (f"{GRPC}; i.table_get('prefix_t').make_key([gc.KeyTuple('hdr.probe.address', 1,"
+         " prefix_len=-1)])", "hdr.probe.address: value '-1': expected 0 to"),
+        (f"{GRPC}; gc.port_hdl_info", "bfrt_grpc.client: port_hdl_info is not supported"),
+        (f"{GRPC}; t.attribute_get(gc.Target(), '')", "Table.attribute_get is not supported"),
     ],
 )  # fmt: skip
 def test_wrong_calls_end_the_script_with_one_line(
@@ -438,6 +452,78 @@ def test_copies_to_one_port(bfrt: Callable[[str], int], read: Callable[[Any], li
     assert [(int(r.port), r.instance) for r in group.replicas] == [(7, 4), (7, 5), (7, 6)]
 
 
+def test_mod_keeps_fields_that_are_not_given(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For add they are 0."""
+    script = """
+p4 = bfrt.x.pipe.Ingress
+p4.counts.mod(1, counter_spec_pkts=5, counter_spec_bytes=9)
+p4.counts.mod(1, counter_spec_pkts=6)
+p4.pairs.mod(1, low=3, high=4)
+p4.pairs.mod(1, low=5)
+print(p4.counts.get(1).data, p4.pairs.get(1).data)
+p4.counts.add(1, counter_spec_pkts=7)
+p4.pairs.add(1, low=7)
+print(p4.counts.get(1).data, p4.pairs.get(1).data)
+bfrt.mirror.cfg.add_with_normal(sid=90, ucast_egress_port=3, max_pkt_len=100)
+bfrt.mirror.cfg.mod_with_normal(sid=90, session_enable=False)
+bfrt.mirror.cfg.mod_with_normal(sid=90, session_enable=True)
+"""
+    assert bfrt(script) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "{b'$COUNTER_SPEC_PKTS': 6, b'$COUNTER_SPEC_BYTES': 9} "
+        "{b'Ingress.pairs.low': [5], b'Ingress.pairs.high': [4]}",
+        "{b'$COUNTER_SPEC_PKTS': 7, b'$COUNTER_SPEC_BYTES': 0} "
+        "{b'Ingress.pairs.low': [7], b'Ingress.pairs.high': [0]}",
+    ]
+    (session,) = read(fy.P4CloneSessionEntry(90))
+    assert (session.replicas, session.packet_length_bytes) == ((3,), 100)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ("mod(MULTICAST_NODE_ID=91, DEV_PORT=[3])", [(3, 4), (2, 6)]),
+        ("delete(91)", [(2, 6)]),
+        ("clear()", []),
+    ],
+)
+def test_a_changed_node_changes_its_groups(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]], change: str,
+    expected: list[tuple[int, int]],
+) -> None:  # fmt: skip
+    script = (
+        "bfrt.pre.mgid.clear()\n"
+        "bfrt.pre.node.add(91, 4, DEV_PORT=[1])\nbfrt.pre.node.add(92, 6, DEV_PORT=[2])\n"
+        "bfrt.pre.mgid.add(90, [91, 92])\n"
+    )
+    assert bfrt(f"{script}bfrt.pre.node.{change}") == 0
+    (group,) = read(fy.P4MulticastGroupEntry(90))
+    assert [(int(r.port), r.instance) for r in group.replicas] == expected
+
+
+def test_clear_restores_the_default_action(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    script = "t = bfrt.x.pipe.Ingress.exact_t\nt.set_default_with_send(port=3)\nt.clear()\n"
+    assert bfrt(script) == 0
+    default = fy.P4TableEntry("Ingress.exact_t", is_default_action=True)
+    assert read(default)[0].action.name == "drop"
+
+
+def test_keys_that_are_not_given_are_not_in_to_dict(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "k = i.table_get('masked_t').make_key([gc.KeyTuple('hdr.probe.address', 1, 2)])"
+    assert bfrt(f"{GRPC}\n{line}\nprint(k.to_dict())") == 0
+    assert capsys.readouterr().out == "{'hdr.probe.address': {'value': 1, 'mask': 2}}\n"
+
+
+def test_a_program_whose_name_begins_with_tf(bfrt: Callable[[str], int]) -> None:
+    assert bfrt("bfrt.tfprog.pipe.Ingress.exact_t.clear()") == 0
+
+
 def test_each_name_is_the_name_of_the_program(bfrt: Callable[[str], int]) -> None:
     script = "assert i.p4_name == 'x'\nif i.p4_name_get() != 'y': raise SystemExit(1)\n"
     script += "gc.ClientInterface().__del__()"
@@ -491,6 +577,115 @@ def test_threads_of_the_script_end_before_the_connection(
     )
     assert bfrt(script) == 0
     assert len(read(fy.P4TableEntry("Ingress.exact_t"))) == 1
+
+
+def test_threads_end_before_the_connection_also_after_exit(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    script = (
+        "import sys, threading\n"
+        "add = lambda: bfrt.x.pipe.Ingress.exact_t.add_with_send(1, 7)\n"
+        "threading.Timer(0.1, add).start()\nsys.exit()\n"
+    )
+    assert bfrt(script) == 0
+    assert len(read(fy.P4TableEntry("Ingress.exact_t"))) == 1
+
+
+def test_an_error_in_a_thread_of_the_script(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = threading.excepthook
+    script = (
+        "import threading\ndef wrong():\n    bfrt.x.pipe.Ingress.nothing.clear()\n"
+        "threading.Thread(target=wrong).start()\n"
+    )
+    assert bfrt(script) == 1
+    error = capsys.readouterr().err
+    assert "setup.py:3: bfrt: pipe.Ingress.nothing: no such table" in error
+    assert error.count("\n") == 1
+    assert threading.excepthook is before
+
+
+def test_exit_in_a_thread_is_no_error(bfrt: Callable[[str], int]) -> None:
+    assert bfrt("import sys, threading\nthreading.Thread(target=sys.exit, args=[3]).start()") == 0
+
+
+def test_a_script_with_a_nul_byte(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bfrt("print(1)\0") == 2
+    output, error = capsys.readouterr()
+    assert (output, error.count("\n")) == ("", 1)
+    assert "expected a Python script" in error
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """Return a listener that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+def test_a_listener_that_never_answers(
+    silent: socket.socket, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(tables, "CONNECT_S", 0.5)
+    before = threading.active_count()
+    script = tmp_path / "setup.py"
+    script.write_text("")
+    address = f"127.0.0.1:{silent.getsockname()[1]}"
+    assert main(["bfrt", "--switch", address, str(script)]) == 2
+    error = capsys.readouterr().err
+    assert f"{address}: no P4Runtime answer within 0.5 s" in error
+    assert error.count("\n") == 1
+    assert threading.active_count() == before
+
+
+def test_ctrl_c_while_connecting(silent: socket.socket, tmp_path: Path) -> None:
+    script = tmp_path / "setup.py"
+    script.write_text("")
+    address = f"127.0.0.1:{silent.getsockname()[1]}"
+    with subprocess.Popen(
+        [sys.executable, "-m", "telemark.cli", "bfrt", "--switch", address, str(script)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as process:  # fmt: skip
+        silent.accept()[0].close()
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate()
+    assert (process.returncode, output) == (130, "")
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "bfrt.x.pipe.ID.flow.callback_register(print)\nEND",
+        "interface.bfrt_info_get().learn_get('flow')\nEND\nwhile True:\n    try:\n"
+        "        interface.digest_get(0.1)\n    except RuntimeError:\n        pass\n",
+    ],
+    ids=["callback", "digest_get"],
+)
+def test_a_switch_that_ends_while_the_script_waits_for_digests(
+    switch: Callable[[], Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], wait: str
+) -> None:
+    with switch() as (process, address):
+        script = tmp_path / "setup.py"
+        end = f"import os, signal; os.kill({process.pid}, signal.SIGKILL)"
+        script.write_text(
+            "import bfrt_grpc.client as gc\ninterface = gc.ClientInterface('', 0, 0)\n"
+            + wait.replace("END", end)
+        )
+        assert main(["bfrt", "--switch", address, str(script)]) == 1
+    error = capsys.readouterr().err
+    assert "digests: the connection to the switch has ended" in error
+    assert error.count("\n") == 1
+
+
+def test_a_later_script_subscribes_to_the_same_digest(bfrt: Callable[[str], int]) -> None:
+    script = "flow = bfrt.x.pipe.ID.flow\nflow.callback_register(print)\n"
+    script += "flow.callback_deregister()"
+    assert bfrt(script) == 0
+    assert bfrt(script) == 0
 
 
 def test_a_switch_that_ends_during_the_script(

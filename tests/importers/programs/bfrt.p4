@@ -5,6 +5,7 @@
 header probe_t { bit<48> mac; bit<32> address; bit<16> number; }
 struct headers_t { probe_t probe; }
 struct metadata_t {}
+struct flow_t { bit<48> mac; }
 struct pair_t { bit<32> low; bit<32> high; }
 
 parser IP(packet_in pkt, out headers_t hdr, out metadata_t md, out ingress_intrinsic_metadata_t ig) {
@@ -51,6 +52,7 @@ control Ingress(inout headers_t hdr, inout metadata_t md, in ingress_intrinsic_m
     apply {
         hdr.probe.number = (bit<16>) (add.execute(1) + mark.execute(2)) + (bit<16>) pace.execute(3);
         counts.count(4);
+        dprsr.digest_type = 1;
         exact_t.apply();
         masked_t.apply();
         prefix_t.apply();
@@ -59,7 +61,11 @@ control Ingress(inout headers_t hdr, inout metadata_t md, in ingress_intrinsic_m
 
 control ID(packet_out pkt, inout headers_t hdr, in metadata_t md,
            in ingress_intrinsic_metadata_for_deparser_t dprsr) {
-    apply { pkt.emit(hdr); }
+    Digest<flow_t>() flow;
+    apply {
+        if (dprsr.digest_type == 1) { flow.pack({hdr.probe.mac}); }
+        pkt.emit(hdr);
+    }
 }
 
 parser EP(packet_in pkt, out headers_t hdr, out metadata_t md, out egress_intrinsic_metadata_t eg) {
