@@ -59,9 +59,7 @@ class Connection:
         connected: Future[None] = Future()
         self._loop = asyncio.new_event_loop()
         self._task = self._loop.create_task(self._stay_connected(connected))
-        self._thread = threading.Thread(
-            target=self._loop.run_until_complete, args=[self._task], daemon=True
-        )
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         try:
             connected.result(CONNECT_S)
@@ -82,6 +80,10 @@ class Connection:
                 " two keys isValid()"
             ) from None
 
+    def _run(self) -> None:
+        self._loop.run_until_complete(self._task)
+        self._loop.close()
+
     async def _stay_connected(self, connected: Future[None]) -> None:
         try:
             async with self.switch:
@@ -95,7 +97,6 @@ class Connection:
         """End the connection."""
         self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join()
-        self._loop.close()
 
     def subscribe(self, digest: str, received: Queue[tuple[str, list[Any]]]) -> None:
         """Put the name of the digest, and the list of its messages, into a queue as they arrive."""
@@ -248,8 +249,9 @@ class Table(ABC):
 
     def second(self, of: Field, given: Any) -> int:
         """Convert a mask, a prefix length, or the end of a range."""
-        # the prefix length of a key of few bits can have more bits
-        return self.value(replace(of, bits=max(of.bits, 8)) if of.match == "lpm" else of, given)
+        return self.value(
+            replace(of, bits=of.bits.bit_length()) if of.match == "lpm" else of, given
+        )
 
     def merged(self, entry: Entry) -> Entry:
         """Return an entry with the old values of the data fields that it lacks."""

@@ -287,7 +287,7 @@ GRPC = (
         (f"{GRPC}; t.make_key([gc.KeyTuple('hdr.probe.mac', float('nan'))])", "cannot convert flo"),
         (f"{GRPC}; t.make_key([gc.KeyTuple('hdr.probe.mac', float('inf'))])", "cannot convert flo"),
         (f"{GRPC}; i.table_get('prefix_t').make_key([gc.KeyTuple('hdr.probe.address', 1,"
-         " prefix_len=-1)])", "hdr.probe.address: value '-1': expected 0 to"),
+         " prefix_len=-1)])", "hdr.probe.address: value '-1': expected 0 to 0x3f"),
         (f"{GRPC}; gc.port_hdl_info", "bfrt_grpc.client: port_hdl_info is not supported"),
         (f"{GRPC}; t.attribute_get(gc.Target(), '')", "Table.attribute_get is not supported"),
     ],
