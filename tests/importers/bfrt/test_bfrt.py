@@ -735,6 +735,22 @@ print("end")
     assert capsys.readouterr().out == "1 2\nnone\nend\n[{'port': 3}]\n"
 
 
+def test_callbacks_are_called_while_a_thread_runs(tmp_path: Path) -> None:
+    script = """
+import sys, threading
+done = threading.Event()
+threading.Thread(target=done.wait).start()
+def callback(*_):
+    done.set()
+    sys.exit()
+flow = bfrt.x.pipe.Deparser.flow
+flow.callback_register(callback)
+flow.callback_register(callback)
+"""
+    path = tmp_path / "x.py"
+    assert run_script(compile(script, str(path), "exec"), path, [], FakeTables()) == 0
+
+
 class FakeTables(Tables):
     """A switch with a digest, which sends a message when the second subscription is made."""
 
