@@ -180,7 +180,7 @@ with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
             sent += 1
     except BlockingIOError:
         pass
-print(sent)
+print(sent, flush=True)
 subprocess.run(["tc", "-s", "qdisc", "show", "dev", "near"], check=True)
 """
 
