@@ -24,6 +24,7 @@ PACKETS, PARTS, FLOWS = 30_000, 10, 300
 SOL_PACKET, PACKET_STATISTICS, SO_RCVBUFFORCE, ETH_P_ALL = 263, 6, 33, 3
 PATIENCE_S = 120  # timeout, long enough for a loaded machine
 TCP_BYTES = 1 << 19
+TRANSFERS = 50  # max number, until a packet has more than 64 KB
 SENDING = 'SEC("xdp") int example(struct xdp_md *packet) { return XDP_TX; }'
 
 
@@ -108,8 +109,9 @@ def test_each_packet_of_a_capture_is_in_one_window_at_xdp_and_at_tc(
 def test_tc_counts_packets_whose_payload_is_in_pages(veth: tuple[str, str]) -> None:
     """The program at tc counts the packets of a TCP flow over the interface lo.
 
-    Such a packet has many segments, and more than 64 KB with the headers. Its payload is in pages,
-    outside the linear part of the buffer.
+    The longest packets have many segments, and more than 64 KB with the headers. Their payload is
+    in pages, outside the linear part of the buffer. The length of packets depends on the speed of
+    the receiver, so the first transfer may have shorter ones.
     """
     wire.run("ip link set lo up")
     setting = Setting(Kept.COUNTERS | Kept.QUANTILES, groups=64)
@@ -120,18 +122,23 @@ def test_tc_counts_packets_whose_payload_is_in_pages(veth: tuple[str, str]) -> N
         server.accept()[0] as receiver,
     ):  # fmt: skip
         port = sender.getsockname()[1]
-        with ThreadPoolExecutor(1) as other:
-            sending = other.submit(sender.sendall, bytes(TCP_BYTES))
-            left = TCP_BYTES
-            while left:
-                left -= len(receiver.recv(left))
-            sending.result()
-        window = statistics.flip()
-    assert window.totals.ignored == 0
-    assert window.totals.bytes > TCP_BYTES
-    assert window.lengths.counts.sum() == window.totals.packets == window.counted.counts.sum()
-    assert by_port(window)[port] > 0
-    assert window.lengths.quantile(1) > 1 << 16
+        for _ in range(TRANSFERS):
+            with ThreadPoolExecutor(1) as other:
+                sending = other.submit(sender.sendall, bytes(TCP_BYTES))
+                left = TCP_BYTES
+                while left:
+                    left -= len(receiver.recv(left))
+                sending.result()
+            window = statistics.flip()
+            assert window.totals.ignored == 0
+            assert window.totals.bytes > TCP_BYTES
+            assert (
+                window.lengths.counts.sum() == window.totals.packets == window.counted.counts.sum()
+            )
+            assert by_port(window)[port] > 0
+            if window.lengths.quantile(1) > 1 << 16:
+                return
+    raise AssertionError(f"no packet of more than 64 KB in {TRANSFERS} transfers")
 
 
 def test_tc_looks_for_headers_beyond_a_packets_head(veth: tuple[str, str]) -> None:
