@@ -23,6 +23,10 @@ class Inboxes(Caller):
         """Open an inbox for the datagrams to a UDP port of a host."""
         return self._opened(self._library.virtual_open_udp(self._handle, host, port))
 
+    def open_icmp(self, host: int) -> int:
+        """Open an inbox for the ICMP messages to a host, except echo requests."""
+        return self._opened(self._library.virtual_open_icmp(self._handle, host))
+
     def open_frames(self, host: int) -> int:
         """Open an inbox for all frames to a host. The host then does not respond itself."""
         return self._opened(self._library.virtual_open_frames(self._handle, host))
@@ -48,8 +52,9 @@ class Inboxes(Caller):
             raise EngineError("the frame is too long, or there is no memory left")
 
     def send_datagram(
-        self, host: int, port: int, to: tuple[str, str, int], payload: bytes, tos: int = 0
-    ) -> None:
+        self, host: int, port: int, to: tuple[str, str, int], payload: bytes, tos: int = 0, *,
+        ttl: int = 64,
+    ) -> None:  # fmt: skip
         """Send a UDP datagram from a port of a host now, to a MAC address, IPv4 address and port.
 
         `tos` is DSCP << 2 | ECN.
@@ -58,7 +63,16 @@ class Inboxes(Caller):
         to_mac = bytes.fromhex(mac.replace(":", ""))
         to_address = int.from_bytes(IPv4Address(address).packed, "little")  # byte order in memory
         if not self._library.virtual_send_datagram(
-            self._handle, host, to_mac, to_address, port, to_port, tos, payload, len(payload)
+            self._handle,
+            host,
+            to_mac,
+            to_address,
+            port,
+            to_port,
+            tos,
+            ttl,
+            payload,
+            len(payload),
         ):
             raise EngineError("the datagram is too long, or there is no memory left")
 

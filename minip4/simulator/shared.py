@@ -21,7 +21,7 @@ SENT = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8")])
 RECEIVED = np.dtype([("sequence", "<u8"), ("sent_ns", "<u8"), ("received_ns", "<u8")])
 ARRIVAL = np.dtype(
     [("time_ns", "<u8"), ("length", "<u4"), ("address", ">u4"), ("port", ">u2"), ("tos", "u1"),
-     ("none", "V5")]
+     ("ttl", "u1"), ("none", "V4")]
 )  # fmt: skip
 """Metadata of a datagram or frame received by an application."""
 

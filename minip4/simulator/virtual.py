@@ -405,10 +405,11 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "tcp_result": (c_bool, handle, c_uint32, POINTER(shared.TcpResult)),
     "remove_tcp": (None, handle, c_uint32),
     "open_udp": (c_uint32, handle, c_uint32, c_uint16),
+    "open_icmp": (c_uint32, handle, c_uint32),
     "open_frames": (c_uint32, handle, c_uint32),
     "inbox_next": (c_uint32, handle),
     "inbox_take": (c_uint32, handle, c_uint32, POINTER(handle), POINTER(handle)),
     "send_frame": (c_bool, handle, c_uint32, text, c_uint32),
-    "send_datagram": (c_bool, handle, c_uint32, text, c_uint32, c_uint16, c_uint16, c_uint8, text,
-                      c_uint32),
+    "send_datagram": (c_bool, handle, c_uint32, text, c_uint32, c_uint16, c_uint16, c_uint8,
+                      c_uint8, text, c_uint32),
 }  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from telemark.errors import TestbedError
 from telemark.session.error_reporting import user_frames
-from telemark.topology.links import ETHERNET_BYTES, UDP_BYTES
+from telemark.topology.links import ETHERNET_BYTES, ICMP_BYTES, IPV4_BYTES, UDP_BYTES
 from telemark.traffic.received import Arrivals, Datagrams, Frames, Taken
 
 # environment variable that is set in processes of applications, which import the script
@@ -61,8 +61,15 @@ class Socket(Protocol):
 class DatagramSocket(Socket, Protocol):
     """Socket of a UDP port."""
 
-    def send(self, payload: bytes, address: str, port: int, tos: int) -> None:
+    def send(self, payload: bytes, address: str, port: int, tos: int, ttl: int) -> None:
         """Send a datagram; `tos` is DSCP << 2 | ECN (RFC 3168)."""
+
+
+class IcmpSocket(Socket, Protocol):
+    """Socket for the ICMP messages of a host."""
+
+    def send(self, message: bytes, address: str, ttl: int) -> None:
+        """Send an ICMP message that contains its checksum."""
 
 
 class FrameSocket(Socket, Protocol):
@@ -79,7 +86,9 @@ class UdpPort:
         self._host = host
         self._socket = socket
 
-    def send(self, payload: bytes, address: str, port: int, *, dscp: int = 0, ecn: int = 0) -> None:
+    def send(
+        self, payload: bytes, address: str, port: int, *, dscp: int = 0, ecn: int = 0, ttl: int = 64
+    ) -> None:
         """Send a datagram to a host of the network immediately. Raises TestbedError.
 
         `ecn` (RFC 3168): 0 not ECN-capable, 1 ECT(1), 2 ECT(0), 3 congestion experienced.
@@ -87,12 +96,35 @@ class UdpPort:
         limit = self._host.mtu_bytes - UDP_BYTES
         if len(payload) > limit:
             raise TestbedError(f"payload of {len(payload)} bytes: expected at most {limit}")
-        if address not in self._host.neighbours:
-            raise TestbedError(f"address {address}: no host of the network has this address")
+        _check_address(self._host, address)
         _check("UDP port", port, 1, 0xFFFF)
         _check("dscp", dscp, 0, 63)
         _check("ecn", ecn, 0, 3)
-        self._socket.send(payload, address, port, dscp << 2 | ecn)
+        _check("ttl", ttl, 1, 255)
+        self._socket.send(payload, address, port, dscp << 2 | ecn, ttl)
+        self._host.sent += 1
+
+
+class IcmpPort:
+    """ICMP of a host, open until the network ends."""
+
+    def __init__(self, host: "Host", socket: IcmpSocket) -> None:
+        self._host = host
+        self._socket = socket
+
+    def send(self, message: bytes, address: str, *, ttl: int = 64) -> None:
+        """Send an ICMP message to a host of the network immediately. Raises TestbedError.
+
+        `message` is the ICMP header, with its checksum, and its data.
+        """
+        limit = self._host.mtu_bytes - IPV4_BYTES
+        if not ICMP_BYTES <= len(message) <= limit:
+            raise TestbedError(
+                f"ICMP message of {len(message)} bytes: expected {ICMP_BYTES} to {limit}"
+            )
+        _check_address(self._host, address)
+        _check("ttl", ttl, 1, 255)
+        self._socket.send(message, address, ttl)
         self._host.sent += 1
 
 
@@ -179,6 +211,17 @@ class Host(ABC):
         self.receivers.append(Receiver(self, socket, Datagrams, on_datagrams, hold_us))
         return UdpPort(self, socket)
 
+    def icmp(self, on_messages: Callable[[Datagrams], None]) -> IcmpPort:
+        """Send and receive ICMP messages; `on_messages` is called with batches of messages.
+
+        The payload of each message is its ICMP header and data. Echo requests are not delivered,
+        because the host responds to them. Raises TestbedError if another application of the host
+        receives ICMP messages.
+        """
+        socket = self._open_icmp()
+        self.receivers.append(Receiver(self, socket, Datagrams, on_messages, 0))
+        return IcmpPort(self, socket)
+
     def frames(
         self, on_frames: Callable[[Frames], None] | None = None, *, hold_us: float = 0
     ) -> FramePort:
@@ -194,6 +237,9 @@ class Host(ABC):
 
     @abstractmethod
     def _open_udp(self, port: int) -> DatagramSocket: ...
+
+    @abstractmethod
+    def _open_icmp(self) -> IcmpSocket: ...
 
     @abstractmethod
     def _open_frames(self, *, takes: bool) -> FrameSocket: ...
@@ -285,6 +331,11 @@ def pickled(what: object, name: str) -> bytes:
         return pickle.dumps(what)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise TestbedError(f"{name}: cannot be pickled for another process: {error}") from None
+
+
+def _check_address(host: Host, address: str) -> None:
+    if address not in host.neighbours:
+        raise TestbedError(f"address {address}: no host of the network has this address")
 
 
 def _check(what: str, value: int, low: int, high: int) -> None:

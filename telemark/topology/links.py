@@ -17,7 +17,8 @@ UNIT_US = {"s": 1_000_000, "ms": 1000, "us": 1}
 ETHERNET_BYTES = 14  # header length; frame lengths never include the frame check sequence
 # length of a VLAN tag; an interface accepts frames that exceed its MTU by one tag
 VLAN_TAG_BYTES = 4
-UDP_BYTES = 20 + 8  # IPv4 and UDP headers
+IPV4_BYTES, ICMP_BYTES = 20, 8  # headers
+UDP_BYTES = IPV4_BYTES + 8  # IPv4 and UDP headers
 USUAL_MTU = 1500  # MTU of Ethernet in bytes (RFC 894)
 SMALLEST_MTU, LARGEST_MTU = 68, MAX_FRAME - ETHERNET_BYTES  # the minimum is from RFC 791
 # MTU of the interfaces of switches. It is so large that the kernel rejects no frame of a P4

@@ -12,7 +12,7 @@ Taken = tuple[NDArray[np.void], bytes]
 
 
 class Datagram(NamedTuple):
-    """Received UDP datagram: time (ns of the common clock), source, payload, DSCP and ECN."""
+    """Received UDP datagram: time (ns of the common clock), source, payload, DSCP, ECN, TTL."""
 
     time_ns: int
     address: str
@@ -20,6 +20,7 @@ class Datagram(NamedTuple):
     payload: bytes
     dscp: int
     ecn: int  # 3 means congestion experienced (RFC 3168)
+    ttl: int
 
 
 class Frame(NamedTuple):
@@ -101,14 +102,20 @@ class Datagrams(Arrivals):
         """ECN values, shape (n,); 3 means congestion experienced (RFC 3168)."""
         return self._tos & np.uint8(3)
 
+    @property
+    def ttl(self) -> NDArray[np.uint8]:
+        """TTL values; shape (n,)."""
+        return self._records["ttl"].astype(np.uint8)
+
     def __iter__(self) -> Iterator[Datagram]:
         for record, (start, end) in zip(self._records, self._places(), strict=True):
             address = socket.inet_ntoa(int(record["address"]).to_bytes(4, "big"))
             payload = self._data[start:end]
             tos = int(record["tos"])
             yield Datagram(
-                int(record["time_ns"]), address, int(record["port"]), payload, tos >> 2, tos & 3
-            )
+                int(record["time_ns"]), address, int(record["port"]), payload, tos >> 2, tos & 3,
+                int(record["ttl"]),
+            )  # fmt: skip
 
 
 class Frames(Arrivals):

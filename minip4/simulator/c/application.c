@@ -101,16 +101,28 @@ uint32_t virtual_open_udp(struct virtual *v, uint32_t node, uint16_t port)
     return v->inboxes++;
 }
 
-uint32_t virtual_open_frames(struct virtual *v, uint32_t node)
+/* Open the inbox of a host whose number, plus 1, is in `place`. */
+static uint32_t open_only(struct virtual *v, struct host *host, uint32_t *place)
 {
-    struct host *host = &v->node[node]->host;
-    struct inbox *inbox = host->frames ? NULL : make_inbox(v);
+    struct inbox *inbox = *place ? NULL : make_inbox(v);
     if (!inbox)
         return VIRTUAL_NONE;
     v->inbox[v->inboxes] = inbox;
-    host->frames = ++v->inboxes;
+    *place = ++v->inboxes;
     host->has_application = v->is_stale = true;
-    return host->frames - 1;
+    return *place - 1;
+}
+
+uint32_t virtual_open_icmp(struct virtual *v, uint32_t node)
+{
+    struct host *host = &v->node[node]->host;
+    return open_only(v, host, &host->icmp);
+}
+
+uint32_t virtual_open_frames(struct virtual *v, uint32_t node)
+{
+    struct host *host = &v->node[node]->host;
+    return open_only(v, host, &host->frames);
 }
 
 uint32_t virtual_inbox_next(struct virtual *v)
@@ -154,14 +166,14 @@ bool virtual_send_frame(struct virtual *v, uint32_t node, const uint8_t *frame, 
 }
 
 bool virtual_send_datagram(struct virtual *v, uint32_t node, const uint8_t mac[6], uint32_t address,
-                           uint16_t source_port, uint16_t port, uint8_t tos,
+                           uint16_t source_port, uint16_t port, uint8_t tos, uint8_t ttl,
                            const uint8_t *payload, uint32_t length)
 {
     uint8_t frame[PACKET_MAX_FRAME];
     if (length > sizeof frame - HEADERS)
         return false;
     const struct datagram datagram = {&v->node[node]->host, mac, address, source_port, port, tos,
-                                      64 /* ttl */, length};
+                                      ttl, length};
     uint64_t sum = datagram_head(frame, &datagram);
     memcpy(frame + HEADERS, payload, length);
     uint16_t folded = checksum_fold(checksum_add(sum, payload, length));

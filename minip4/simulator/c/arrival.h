@@ -11,7 +11,8 @@ struct arrival_record {
     uint32_t address; /* source address of a datagram, in network byte order; 0 for frames */
     uint16_t port;    /* source port of a datagram, in network byte order; 0 for frames */
     uint8_t tos;      /* DSCP << 2 | ECN of a datagram; 0 for frames */
-    uint8_t none[5];
+    uint8_t ttl;      /* TTL of a datagram; 0 for frames */
+    uint8_t none[4];
 };
 
 #endif

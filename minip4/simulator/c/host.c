@@ -141,7 +141,12 @@ static bool receive_icmp(struct node *node, struct packet *packet, uint8_t *ip, 
         return false;
     }
     if (icmp[0] != ECHO_REQUEST) {
-        host->counters.unclaimed++;
+        struct arrival_record record = {.length = length, .tos = ip[1], .ttl = ip[8]};
+        memcpy(&record.address, ip + 12, 4);
+        if (host->icmp)
+            inbox_add(node->partition, host->icmp - 1, record, icmp);
+        else
+            host->counters.unclaimed++;
         return false;
     }
     icmp[0] = ECHO_REPLY;
@@ -177,7 +182,7 @@ static void receive_udp(struct node *node, const uint8_t *ip, const uint8_t *udp
         return;
     }
     if (slot->is_application) {
-        struct arrival_record record = {.length = length - UDP, .tos = ip[1]};
+        struct arrival_record record = {.length = length - UDP, .tos = ip[1], .ttl = ip[8]};
         memcpy(&record.address, ip + 12, 4);
         memcpy(&record.port, udp, 2);
         inbox_add(node->partition, slot->flow - 1, record, udp + UDP);

@@ -223,10 +223,11 @@ void virtual_remove_tcp(struct virtual *v, uint32_t connection);
 
 /* --- applications at hosts -------------------------------------------------------------------- */
 
-/* Open an inbox for the datagrams to a UDP port of a host, or for all frames to a host. A host with
- * an inbox for all frames does not respond to any frame itself. Returns VIRTUAL_NONE if the port is
- * in use, or if out of memory. */
+/* Open an inbox for the datagrams to a UDP port of a host, for the ICMP messages to a host except
+ * echo requests, or for all frames to a host. A host with an inbox for all frames does not respond
+ * to any frame itself. Returns VIRTUAL_NONE if the port or inbox is in use, or if out of memory. */
 uint32_t virtual_open_udp(struct virtual *v, uint32_t node, uint16_t port);
+uint32_t virtual_open_icmp(struct virtual *v, uint32_t node);
 uint32_t virtual_open_frames(struct virtual *v, uint32_t node);
 /* Return the next inbox that became nonempty, or VIRTUAL_NONE if there are no more. */
 uint32_t virtual_inbox_next(struct virtual *v);
@@ -240,7 +241,7 @@ bool virtual_send_frame(struct virtual *v, uint32_t node, const uint8_t *frame, 
 /* Send a UDP datagram from a host now. Addresses are in network byte order. `tos` is DSCP << 2 |
  * ECN (RFC 3168). */
 bool virtual_send_datagram(struct virtual *v, uint32_t node, const uint8_t mac[6], uint32_t address,
-                           uint16_t source_port, uint16_t port, uint8_t tos,
+                           uint16_t source_port, uint16_t port, uint8_t tos, uint8_t ttl,
                            const uint8_t *payload, uint32_t length);
 
 #endif

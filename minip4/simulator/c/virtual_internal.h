@@ -55,6 +55,7 @@ struct host {
     uint8_t mac[6];
     uint32_t listener_count;
     uint32_t frames; /* number of the inbox that receives all frames, + 1; 0 means no such inbox */
+    uint32_t icmp;   /* likewise of the inbox that receives ICMP messages */
     /* has or had an application, so frames received here may stop the network */
     bool has_application;
     uint32_t longest_frame; /* maximum length of received frames, in bytes */

@@ -41,12 +41,14 @@ from telemark.errors import TestbedError
 from telemark.traffic.received import Taken
 
 RECEIVE_BYTES = 64 << 20  # receive buffer
-# Constants from linux/socket.h, if_packet.h, if_ether.h, in.h, sock_diag.h, asm-generic/socket.h.
+# Constants from asm-generic/socket.h and from linux/socket.h, if_packet.h, if_ether.h, in.h,
+# icmp.h, sock_diag.h.
 SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING = 263, 8, 23
 ETH_P_ALL = 3
 SO_TIMESTAMPNS, SO_RCVBUFFORCE, SO_MEMINFO = 35, 33, 55
 SK_MEMINFO_DROPS, SK_MEMINFO_VARS = 8, 9
-IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
+SOL_RAW, ICMP_FILTER, ECHO_REQUEST = 255, 1, 8
+IP_MTU_DISCOVER, IP_PMTUDISC_DO, IP_RECVTTL = 10, 2, 12
 
 
 class ProcessSocket:
@@ -85,10 +87,33 @@ class ProcessSocket:
 class ProcessDatagramSocket(ProcessSocket):
     """See telemark.apps.application.DatagramSocket."""
 
-    def send(self, payload: bytes, address: str, port: int, tos: int) -> None:
+    def send(self, payload: bytes, address: str, port: int, tos: int, ttl: int) -> None:
         """Send a datagram; the kernel adds the headers."""
-        marked = [(socket.IPPROTO_IP, socket.IP_TOS, struct.pack("i", tos))]
+        marked = [
+            (socket.IPPROTO_IP, option, struct.pack("i", value))
+            for option, value in ((socket.IP_TOS, tos), (socket.IP_TTL, ttl))
+        ]
         self._kernel.sendmsg([payload], marked, 0, (address, port))
+
+
+class ProcessIcmpSocket(ProcessSocket):
+    """Raw socket, see raw(7) and telemark.apps.application.IcmpSocket."""
+
+    def take(self) -> Taken:
+        """Return up to max_batch waiting messages, without their IPv4 headers."""
+        records, data = super().take()
+        messages, start = [], 0
+        for record in records:
+            end = start + int(record["length"])
+            messages.append(data[start + 4 * (data[start] & 15) : end])
+            record["length"] = len(messages[-1])
+            start = end
+        return records, b"".join(messages)
+
+    def send(self, message: bytes, address: str, ttl: int) -> None:
+        """Send an ICMP message; the kernel adds the IPv4 header."""
+        marked = [(socket.IPPROTO_IP, socket.IP_TTL, struct.pack("i", ttl))]
+        self._kernel.sendmsg([message], marked, 0, (address, 0))
 
 
 class ProcessFrameSocket(ProcessSocket):
@@ -114,6 +139,7 @@ class ProcessHost(Host):
         kernel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         kernel.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)  # no fragments
         kernel.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+        kernel.setsockopt(socket.IPPROTO_IP, IP_RECVTTL, 1)
         opened = ProcessDatagramSocket(kernel)
         try:
             kernel.bind((self.address, port))
@@ -122,6 +148,12 @@ class ProcessHost(Host):
                 raise
             raise TestbedError(f"UDP port {port}: already in use; choose another port") from None
         return opened
+
+    def _open_icmp(self) -> ProcessIcmpSocket:
+        kernel = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+        kernel.setsockopt(SOL_RAW, ICMP_FILTER, struct.pack("I", 1 << ECHO_REQUEST))
+        kernel.setsockopt(socket.IPPROTO_IP, IP_RECVTTL, 1)
+        return ProcessIcmpSocket(kernel)
 
     def _open_frames(self, *, takes: bool) -> ProcessFrameSocket:
         kernel = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)

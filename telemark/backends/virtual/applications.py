@@ -17,6 +17,7 @@ from telemark.apps.application import (
     pickled,
 )
 from telemark.apps.application import Host as HostOfApplication
+from telemark.apps.headers import PROTOCOL_ICMP, TYPE_IPV4, ipv4_header
 from telemark.errors import TestbedError
 from telemark.traffic.received import Taken
 
@@ -147,6 +148,13 @@ class VirtualHost(HostOfApplication):
             raise TestbedError(f"UDP port {port}: already in use; choose another port") from None
         return VirtualDatagramSocket(self._virtual, self._node, inbox, port, self.neighbours)
 
+    def _open_icmp(self) -> "VirtualIcmpSocket":
+        try:
+            inbox = self._virtual.inboxes.open_icmp(self._node)
+        except InvalidArgument:
+            raise TestbedError("ICMP of the host: another application receives it") from None
+        return VirtualIcmpSocket(self._virtual, self._node, inbox, self)
+
     def _open_frames(self, *, takes: bool) -> "VirtualFrameSocket":
         try:
             inbox = self._virtual.inboxes.open_frames(self._node) if takes else None
@@ -171,6 +179,21 @@ class VirtualSocket:
         return self._inboxes.take(self.inbox)
 
 
+class VirtualIcmpSocket(VirtualSocket):
+    """See telemark.apps.application.IcmpSocket."""
+
+    def __init__(self, virtual: Virtual, node: int, inbox: int, host: HostOfApplication) -> None:
+        super().__init__(virtual, node, inbox)
+        self._host = host
+
+    def send(self, message: bytes, address: str, ttl: int) -> None:
+        """Send an ICMP message at the current time."""
+        host = self._host
+        macs = bytes.fromhex((host.neighbours[address] + host.mac).replace(":", ""))
+        header = ipv4_header(host.address, address, PROTOCOL_ICMP, len(message), ttl)
+        self._inboxes.send_frame(self._node, macs + TYPE_IPV4 + header + message)
+
+
 class VirtualFrameSocket(VirtualSocket):
     """See telemark.apps.application.FrameSocket."""
 
@@ -189,7 +212,7 @@ class VirtualDatagramSocket(VirtualSocket):
         self._port = port
         self._neighbours = neighbours
 
-    def send(self, payload: bytes, address: str, port: int, tos: int) -> None:
+    def send(self, payload: bytes, address: str, port: int, tos: int, ttl: int) -> None:
         """Send a datagram at the current time."""
         to = (self._neighbours[address], address, port)
-        self._inboxes.send_datagram(self._node, self._port, to, payload, tos)
+        self._inboxes.send_datagram(self._node, self._port, to, payload, tos, ttl=ttl)

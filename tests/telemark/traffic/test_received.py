@@ -10,7 +10,7 @@ from telemark.traffic.received import Arrivals, Datagram, Datagrams, Frame, Fram
 def taken(*payloads: bytes) -> Taken:
     """Return datagrams received at 100, 101, ... ns from ports 7, 8, ... of 10.0.2.1.
 
-    They have DSCP 46 and ECN 0, 1, ...
+    They have DSCP 46, ECN 0, 1, ..., and TTL 64, 63, ...
     """
     records = np.zeros(len(payloads), ARRIVAL)
     records["time_ns"] = 100 + np.arange(len(payloads))
@@ -18,6 +18,7 @@ def taken(*payloads: bytes) -> Taken:
     records["address"] = 0x0A000201
     records["port"] = 7 + np.arange(len(payloads))
     records["tos"] = 46 << 2 | np.arange(len(payloads))
+    records["ttl"] = 64 - np.arange(len(payloads))
     return records, b"".join(payloads)
 
 
@@ -42,9 +43,9 @@ def test_datagrams_and_frames_one_by_one() -> None:
     came = taken(b"ab", b"", b"c")
     datagrams, frames = Datagrams(came), Frames(came)
     assert list(datagrams) == [
-        Datagram(100, "10.0.2.1", 7, b"ab", 46, 0),
-        Datagram(101, "10.0.2.1", 8, b"", 46, 1),
-        Datagram(102, "10.0.2.1", 9, b"c", 46, 2),
+        Datagram(100, "10.0.2.1", 7, b"ab", 46, 0, 64),
+        Datagram(101, "10.0.2.1", 8, b"", 46, 1, 63),
+        Datagram(102, "10.0.2.1", 9, b"c", 46, 2, 62),
     ]
     assert list(frames) == [Frame(100, b"ab"), Frame(101, b""), Frame(102, b"c")]
     assert list(Datagrams(taken())) == list(Frames(taken())) == []
@@ -58,4 +59,5 @@ def test_arrays_have_the_numbers_of_all() -> None:
     assert datagrams.address.tolist() == [0x0A000201] * 3
     assert datagrams.port.tolist() == [7, 8, 9]
     assert datagrams.dscp.tolist() == [46, 46, 46]
+    assert datagrams.ttl.tolist() == [64, 63, 62]
     assert datagrams.ecn.tolist() == [0, 1, 2]

@@ -20,6 +20,7 @@ enum {
 struct control {
     uint64_t realtime_ns; /* receive timestamp */
     uint8_t tos;
+    uint8_t ttl;
     uint8_t tag[VLAN_TAG];
     bool is_tagged; /* whether the kernel removed an outer VLAN tag */
 };
@@ -61,6 +62,11 @@ static struct control read_control(struct msghdr *message)
             read_tag(&auxiliary, &control);
         } else if (at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_TOS) {
             control.tos = *CMSG_DATA(at);
+        } else if (at->cmsg_level == IPPROTO_IP && at->cmsg_type == IP_TTL) {
+            int ttl;
+
+            memcpy(&ttl, CMSG_DATA(at), sizeof ttl);
+            control.ttl = (uint8_t)ttl;
         }
     }
     return control;
@@ -118,6 +124,7 @@ int arrivals_take(int fd, struct arrival_record *records, uint8_t *bytes)
         records[i].address = is_datagram ? names[i].in.sin_addr.s_addr : 0;
         records[i].port = is_datagram ? names[i].in.sin_port : 0;
         records[i].tos = control.tos;
+        records[i].ttl = control.ttl;
         records[i].length = copy(next, &messages[i], &control);
         next += records[i].length;
     }
