@@ -1,0 +1,125 @@
+"""STAMP Session-Reflector: an application that returns test packets with its timestamps."""
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from telemark.apps.application import Application, Host
+from telemark.apps.stamp.packets import (
+    PORT,
+    TTL,
+    ErrorEstimate,
+    PacketError,
+    ReflectorPacket,
+    SenderPacket,
+    TimestampFormat,
+    base_size,
+    check_key,
+    encode_error,
+    pack,
+    unpack,
+)
+from telemark.traffic.received import Datagram, Datagrams
+
+MAX_SESSIONS = 1024  # beyond, the least recently used session is forgotten
+# number of the last replies whose reflection by another reflector is recognized
+REMEMBERED_REPLIES = 1024
+
+
+@dataclass(frozen=True)
+class ReflectorReport:
+    """Result of a reflector: number of packets reflected, and of packets discarded per reason."""
+
+    reflected: int
+    discarded: Mapping[str, int]
+
+
+@dataclass
+class Session:
+    """State of a session in stateful mode."""
+
+    received: int = 0
+
+
+class StampReflector(Application):
+    """Session-Reflector at a UDP port.
+
+    A stateful reflector numbers the packets of each session, so that the sender can locate a loss
+    on the way to the reflector or back. The key, if any, must be that of the sender
+    (authenticated mode). Replies are exactly as long as the packets that they answer.
+    """
+
+    def __init__(
+        self, *, port: int = PORT, stateful: bool = True, key: bytes | None = None,
+        timestamps: TimestampFormat = TimestampFormat.NTP, error_ns: float = 1.0,
+    ) -> None:  # fmt: skip
+        check_key(key)
+        self._listening_port = port
+        self._stateful = stateful
+        self._key = key
+        self._format = timestamps
+        self._error_estimate = encode_error(ErrorEstimate(True, timestamps, error_ns))
+        self._sessions: OrderedDict[tuple[str, int, int], Session] = OrderedDict()
+        self._last_timestamps: deque[int] = deque(maxlen=REMEMBERED_REPLIES)
+        self._reflected = 0
+        self._discarded: Counter[str] = Counter()
+
+    def start(self, host: Host) -> None:
+        """Open the port."""
+        self._host = host
+        self._port = host.udp(self._listening_port, self._take)
+
+    def result(self) -> ReflectorReport:
+        """Return the counts."""
+        return ReflectorReport(self._reflected, dict(self._discarded))
+
+    def _take(self, datagrams: Datagrams) -> None:
+        for datagram in datagrams:
+            try:
+                reply = self._reply_to(datagram)
+            except PacketError as error:
+                self._discarded[str(error)] += 1
+                continue
+            self._reflected += 1
+            self._port.send(
+                reply, datagram.address, datagram.port, dscp=datagram.dscp, ttl=TTL
+            )  # fmt: skip
+
+    def _reply_to(self, datagram: Datagram) -> bytes:
+        """Return the reply. Raises PacketError for packets to discard."""
+        if datagram.address not in self._host.neighbours or not datagram.port:
+            raise PacketError("no host has its source address and port")
+        packet = unpack(SenderPacket, datagram.payload, self._key)
+        self._check_loop(datagram.payload)
+        sequence = packet.sequence
+        if self._stateful:
+            session = self._session(datagram, packet.ssid)
+            sequence = session.received & 0xFFFFFFFF
+            session.received += 1
+        rest = datagram.payload[base_size(self._key) :]
+        timestamp = self._format.encode(self._host.now_ns())
+        self._last_timestamps.append(timestamp)
+        reply = ReflectorPacket(
+            sequence, timestamp, self._error_estimate, packet.ssid,
+            self._format.encode(datagram.time_ns), packet.sequence, packet.timestamp,
+            packet.error_estimate, datagram.ttl,
+        )  # fmt: skip
+        return pack(reply, self._key) + rest
+
+    def _check_loop(self, payload: bytes) -> None:
+        """Raise PacketError for a reply of another reflector to a reply of this reflector.
+
+        Such packets exist if the source address and port of a test packet are forged. They would
+        circulate without end.
+        """
+        as_reply = unpack(ReflectorPacket, payload, self._key)
+        if as_reply.sender_timestamp and as_reply.sender_timestamp in self._last_timestamps:
+            raise PacketError("loop of reflectors")
+
+    def _session(self, datagram: Datagram, ssid: int) -> Session:
+        key = datagram.address, datagram.port, ssid
+        session = self._sessions.setdefault(key, Session())
+        self._sessions.move_to_end(key)
+        if len(self._sessions) > MAX_SESSIONS:
+            self._sessions.popitem(last=False)
+        return session
