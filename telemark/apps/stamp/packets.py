@@ -72,20 +72,20 @@ def pack(packet: SenderPacket | ReflectorPacket, key: bytes | None) -> bytes:
     return covered + authentication_code(key, covered)
 
 
-def unpack(kind: type[AnyPacket], data: bytes, key: bytes | None) -> AnyPacket:
-    """Return the fields of a packet; TLVs may follow it.
-
-    Raises PacketError if the packet is too short, or if its HMAC is wrong.
-    """
-    if len(data) < base_size(key):
+def check_packet(data: bytes, key: bytes | None) -> None:
+    """Raise PacketError if a packet is too short, or if its HMAC is wrong."""
+    size = base_size(key)
+    if len(data) < size:
         raise PacketError("short")
-    plain, authenticated = FORMATS[kind]
-    if key is None:
-        return kind(*plain.unpack_from(data))
-    covered, code = data[: authenticated.size], data[authenticated.size : base_size(key)]
-    if not hmac.compare_digest(code, authentication_code(key, covered)):
-        raise PacketError("hmac")
-    return kind(*authenticated.unpack(covered))
+    if key is not None:
+        covered, code = data[: size - HMAC_BYTES], data[size - HMAC_BYTES : size]
+        if not hmac.compare_digest(code, authentication_code(key, covered)):
+            raise PacketError("hmac")
+
+
+def unpack(kind: type[AnyPacket], data: bytes, key: bytes | None) -> AnyPacket:
+    """Return the fields of a packet that check_packet() accepted; TLVs may follow it."""
+    return kind(*FORMATS[kind][key is not None].unpack_from(data))
 
 
 class TimestampFormat(enum.IntEnum):

@@ -1,6 +1,6 @@
 """STAMP Session-Reflector: an application that returns test packets with its timestamps."""
 
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,13 +15,16 @@ from telemark.apps.stamp.packets import (
     TimestampFormat,
     base_size,
     check_key,
+    check_packet,
     encode_error,
     pack,
     unpack,
 )
+from telemark.apps.stamp.tlvs import IN_SOFTWARE, FollowUp, Observed, reflect_tlvs
 from telemark.traffic.received import Datagram, Datagrams
 
 MAX_SESSIONS = 1024  # beyond, the least recently used session is forgotten
+NO_PREVIOUS = FollowUp(0, 0, 0)
 # number of the last replies whose reflection by another reflector is recognized
 REMEMBERED_REPLIES = 1024
 
@@ -38,7 +41,8 @@ class ReflectorReport:
 class Session:
     """State of a session in stateful mode."""
 
-    received: int = 0
+    packets: int = 0  # number of test packets received, and of replies sent
+    previous: FollowUp = NO_PREVIOUS
 
 
 class StampReflector(Application):
@@ -58,9 +62,9 @@ class StampReflector(Application):
         self._stateful = stateful
         self._key = key
         self._format = timestamps
-        self._error_estimate = encode_error(ErrorEstimate(True, timestamps, error_ns))
+        self._error_estimate = encode_error(ErrorEstimate(False, timestamps, error_ns))
         self._sessions: OrderedDict[tuple[str, int, int], Session] = OrderedDict()
-        self._last_timestamps: deque[int] = deque(maxlen=REMEMBERED_REPLIES)
+        self._last_timestamps: dict[int, None] = {}  # of replies, the oldest first
         self._reflected = 0
         self._discarded: Counter[str] = Counter()
 
@@ -76,35 +80,41 @@ class StampReflector(Application):
     def _take(self, datagrams: Datagrams) -> None:
         for datagram in datagrams:
             try:
-                reply = self._reply_to(datagram)
+                self._reflect(datagram)
             except PacketError as error:
                 self._discarded[str(error)] += 1
-                continue
-            self._reflected += 1
-            self._port.send(
-                reply, datagram.address, datagram.port, dscp=datagram.dscp, ttl=TTL
-            )  # fmt: skip
+            else:
+                self._reflected += 1
 
-    def _reply_to(self, datagram: Datagram) -> bytes:
-        """Return the reply. Raises PacketError for packets to discard."""
+    def _reflect(self, datagram: Datagram) -> None:
+        """Send the reply. Raises PacketError for packets to discard."""
         if datagram.address not in self._host.neighbours or not datagram.port:
             raise PacketError("no host has its source address and port")
-        packet = unpack(SenderPacket, datagram.payload, self._key)
+        check_packet(datagram.payload, self._key)
         self._check_loop(datagram.payload)
-        sequence = packet.sequence
-        if self._stateful:
-            session = self._session(datagram, packet.ssid)
-            sequence = session.received & 0xFFFFFFFF
-            session.received += 1
-        rest = datagram.payload[base_size(self._key) :]
+        packet = unpack(SenderPacket, datagram.payload, self._key)
+        session = self._session(datagram, packet.ssid) if self._stateful else Session()
+        sequence = session.packets & 0xFFFFFFFF if self._stateful else packet.sequence
+        session.packets += self._stateful
+        observed = Observed(
+            source=(datagram.address, datagram.port),
+            destination=(self._host.address, self._listening_port), dscp=datagram.dscp,
+            ecn=datagram.ecn, packets=session.packets, previous=session.previous,
+        )  # fmt: skip
+        tlvs, dscp = reflect_tlvs(
+            datagram.payload[base_size(self._key) :], packet.sequence, sequence, self._key, observed
+        )
         timestamp = self._format.encode(self._host.now_ns())
-        self._last_timestamps.append(timestamp)
+        self._remember(timestamp)
         reply = ReflectorPacket(
             sequence, timestamp, self._error_estimate, packet.ssid,
             self._format.encode(datagram.time_ns), packet.sequence, packet.timestamp,
             packet.error_estimate, datagram.ttl,
         )  # fmt: skip
-        return pack(reply, self._key) + rest
+        payload = pack(reply, self._key) + tlvs
+        self._port.send(payload, datagram.address, datagram.port, dscp=dscp, ttl=TTL)
+        sent = self._format.encode(self._host.now_ns())
+        session.previous = FollowUp(sequence, sent, IN_SOFTWARE)
 
     def _check_loop(self, payload: bytes) -> None:
         """Raise PacketError for a reply of another reflector to a reply of this reflector.
@@ -113,8 +123,13 @@ class StampReflector(Application):
         circulate without end.
         """
         as_reply = unpack(ReflectorPacket, payload, self._key)
-        if as_reply.sender_timestamp and as_reply.sender_timestamp in self._last_timestamps:
+        if as_reply.sender_timestamp in self._last_timestamps:
             raise PacketError("loop of reflectors")
+
+    def _remember(self, timestamp: int) -> None:
+        self._last_timestamps[timestamp] = None
+        if len(self._last_timestamps) > REMEMBERED_REPLIES:
+            del self._last_timestamps[next(iter(self._last_timestamps))]
 
     def _session(self, datagram: Datagram, ssid: int) -> Session:
         key = datagram.address, datagram.port, ssid

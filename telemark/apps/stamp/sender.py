@@ -1,7 +1,8 @@
 """STAMP Session-Sender: an application that sends test packets and records the replies."""
 
+import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +17,23 @@ from telemark.apps.stamp.packets import (
     ReflectorPacket,
     SenderPacket,
     TimestampFormat,
+    base_size,
     check_key,
+    check_packet,
     decode_error,
     decode_timestamp,
     encode_error,
     pack,
     unpack,
+)
+from telemark.apps.stamp.tlvs import (
+    INTEGRITY_FAILED,
+    Tlv,
+    TlvType,
+    is_intact,
+    pack_tlvs,
+    seal,
+    split_tlvs,
 )
 from telemark.errors import TestbedError
 from telemark.traffic.received import Datagram, Datagrams
@@ -46,6 +58,8 @@ class SessionRecord:
 
     sent_ns: NDArray[np.int64]  # send time of each test packet; the index is its sequence number
     replies: NDArray[np.void]  # REPLY records in order of arrival, including duplicates
+    # TLVs of each reply; empty if the session has none, or if their integrity check failed
+    tlvs: Sequence[Sequence[Tlv]]
     packet_bytes: int  # length of the UDP payload of each packet
     stateful_reflector: bool
     # maximum error of one-way delays (ns), as the sender and the reflector estimate it
@@ -58,14 +72,15 @@ class StampSender(Application):
 
     The first packet leaves at `start_ns` of the common clock, or one interval after the start of
     the application. With a key, packets are authenticated. `stateful_reflector` must tell the mode
-    of the reflector. Hosts of a network share one clock, so the timestamps are marked as
-    synchronized, and one-way delays are valid. Raises TestbedError for invalid parameters.
+    of the reflector. Hosts of a network share one clock, so one-way delays are valid. The
+    clock is not synchronized to UTC, so the S bit of error estimates is 0. `tlvs` are added to each
+    test packet; see telemark.apps.stamp.tlvs. Raises TestbedError for invalid parameters.
     """
 
     def __init__(
         self, destination: str, *, count: int, interval_us: float, port: int = PORT,
         source_port: int = SOURCE_PORT, ssid: int = 1, start_ns: int | None = None, dscp: int = 0,
-        stateful_reflector: bool = True, key: bytes | None = None,
+        stateful_reflector: bool = True, key: bytes | None = None, tlvs: Sequence[Tlv] = (),
         timestamps: TimestampFormat = TimestampFormat.NTP, error_ns: float = 1.0,
     ) -> None:  # fmt: skip
         check_key(key)
@@ -85,13 +100,15 @@ class StampSender(Application):
         self._dscp = dscp
         self._stateful_reflector = stateful_reflector
         self._key = key
+        self._tlvs = tuple(tlvs)
         self._format = timestamps
-        self._error = ErrorEstimate(True, timestamps, error_ns)
+        self._error = ErrorEstimate(False, timestamps, error_ns)
         self._reflector_error_ns = 0.0
         self._timestamps: list[int] = []  # the index is the sequence number
         self._sent_ns: list[int] = []
         self._packet_bytes = 0
         self._replies: list[tuple[int, ...]] = []
+        self._reply_tlvs: list[list[Tlv]] = []
         self._discarded: Counter[str] = Counter()
 
     def start(self, host: Host) -> None:
@@ -107,6 +124,7 @@ class StampSender(Application):
         return SessionRecord(
             sent_ns=np.array(self._sent_ns, np.int64),
             replies=np.array(self._replies, REPLY),
+            tlvs=self._reply_tlvs,
             packet_bytes=self._packet_bytes,
             stateful_reflector=self._stateful_reflector,
             error_ns=self._error.error_ns + self._reflector_error_ns,
@@ -118,7 +136,8 @@ class StampSender(Application):
         now_ns = self._host.now_ns()
         timestamp = self._format.encode(now_ns)
         packet = SenderPacket(sequence, timestamp, encode_error(self._error), self._ssid)
-        payload = pack(packet, self._key)
+        counted = [self._count_packet(tlv, sequence + 1) for tlv in self._tlvs]
+        payload = pack(packet, self._key) + pack_tlvs(seal(counted, sequence, self._key))
         self._port.send(
             payload, self._destination, self._destination_port, dscp=self._dscp, ttl=TTL
         )
@@ -128,6 +147,18 @@ class StampSender(Application):
         if sequence + 1 < self._count:
             assert self._start_ns is not None
             self._host.call_at(self._start_ns + (sequence + 1) * self._interval_ns, self._send)
+
+    @staticmethod
+    def _count_packet(tlv: Tlv, transmitted: int) -> Tlv:
+        """Return the TLV with the number of test packets, if it is for counters."""
+        if tlv.type != TlvType.DIRECT_MEASUREMENT:
+            return tlv
+        return tlv._replace(value=struct.pack("!I8x", transmitted & 0xFFFFFFFF))
+
+    def _read_tlvs(self, payload: bytes, sequence: int) -> list[Tlv]:
+        tlvs, _ = split_tlvs(payload[base_size(self._key) :])
+        failed = any(tlv.flags & INTEGRITY_FAILED for tlv in tlvs)
+        return [] if failed or not is_intact(tlvs, sequence, self._key) else tlvs
 
     def _take(self, datagrams: Datagrams) -> None:
         for datagram in datagrams:
@@ -140,6 +171,7 @@ class StampSender(Application):
         """Store a reply. Raises PacketError for other packets."""
         if (datagram.address, datagram.port) != (self._destination, self._destination_port):
             raise PacketError("not from the reflector")
+        check_packet(datagram.payload, self._key)
         reply = unpack(ReflectorPacket, datagram.payload, self._key)
         if reply.ssid != self._ssid:
             raise PacketError("other session")
@@ -149,6 +181,7 @@ class StampSender(Application):
             or reply.sender_timestamp != self._timestamps[sequence]
         ):
             raise PacketError("no such test packet")
+        self._reply_tlvs.append(self._read_tlvs(datagram.payload, reply.sequence))
         estimate = reply.error_estimate
         self._reflector_error_ns = max(self._reflector_error_ns, decode_error(estimate).error_ns)
         self._replies.append((

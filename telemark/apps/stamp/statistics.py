@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemark.apps.stamp.sender import SessionRecord
+from telemark.apps.stamp.tlvs import TlvType, read_direct_measurement
+from telemark.errors import TestbedError
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,23 @@ def _locate_losses(record: SessionRecord, replies: NDArray[np.void]) -> tuple[in
     backward = min(reflected - len(replies), lost)
     forward = min(max(sent - reflected, 0), lost - backward)
     return forward, backward, lost - forward - backward
+
+
+def measure_direct_loss(record: SessionRecord) -> tuple[int, int]:
+    """Return the losses forward and backward up to the last reply, from packet counters.
+
+    The session needs the Direct Measurement TLV and a stateful reflector. Raises TestbedError if
+    no reply contains the counters.
+    """
+    for number in reversed(range(len(record.tlvs))):
+        for tlv in record.tlvs[number]:
+            if tlv.type == TlvType.DIRECT_MEASUREMENT and not tlv.flags:
+                counters = read_direct_measurement(tlv.value)
+                forward = counters.sender_transmitted - counters.reflector_received
+                return forward, counters.reflector_transmitted - (number + 1)
+    raise TestbedError(
+        "direct loss: no reply with counters; add direct_measurement() to the sender's tlvs"
+    )
 
 
 def summarize(delays_ns: NDArray[np.int64]) -> DelayStatistics | None:
