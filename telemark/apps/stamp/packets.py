@@ -102,15 +102,15 @@ class TimestampFormat(enum.IntEnum):
         """Return the timestamp of a time; seconds wrap after 2**32."""
         seconds, rest_ns = divmod(time_ns, SECOND_NS)
         if self is TimestampFormat.NTP:
-            # 999,999,999.5 ns and more do not exist, so the fraction cannot round up to a second
-            rest_ns = _divide(rest_ns << 32, SECOND_NS)
+            # rounded up, so that receivers that round down, such as Wireshark, get this nanosecond
+            rest_ns = -(-(rest_ns << 32) // SECOND_NS)
         return (seconds & 0xFFFFFFFF) << 32 | rest_ns
 
     def decode(self, timestamp: int) -> int:
         """Return the time in nanoseconds."""
         seconds, rest = timestamp >> 32, timestamp & 0xFFFFFFFF
         if self is TimestampFormat.NTP:
-            rest = _divide(rest * SECOND_NS, 1 << 32)
+            rest = (rest * SECOND_NS + (1 << 31)) >> 32  # rounded to the nearest nanosecond
         return seconds * SECOND_NS + rest
 
 
@@ -151,8 +151,3 @@ def check_key(key: bytes | None) -> None:
     """Raise TestbedError for an empty key, because anybody could compute its HMAC."""
     if key is not None and not key:
         raise TestbedError("STAMP: key is empty; use secret bytes, or None for no authentication")
-
-
-def _divide(dividend: int, divisor: int) -> int:
-    """Divide and round to the nearest integer."""
-    return (dividend + divisor // 2) // divisor

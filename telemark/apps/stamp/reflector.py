@@ -1,10 +1,11 @@
 """STAMP Session-Reflector: an application that returns test packets with its timestamps."""
 
 from collections import Counter, OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from telemark.apps.application import Application, Host
+from telemark.apps.application import Application, Host, UdpPort
+from telemark.apps.ipv6 import Ipv6Host, Ipv6Port
 from telemark.apps.stamp.packets import (
     PORT,
     TTL,
@@ -21,7 +22,7 @@ from telemark.apps.stamp.packets import (
     unpack,
 )
 from telemark.apps.stamp.tlvs import IN_SOFTWARE, FollowUp, Observed, reflect_tlvs
-from telemark.traffic.received import Datagram, Datagrams
+from telemark.traffic.received import Datagram
 
 MAX_SESSIONS = 1024  # beyond, the least recently used session is forgotten
 NO_PREVIOUS = FollowUp(0, 0, 0)
@@ -50,18 +51,21 @@ class StampReflector(Application):
 
     A stateful reflector numbers the packets of each session, so that the sender can locate a loss
     on the way to the reflector or back. The key, if any, must be that of the sender
-    (authenticated mode). Replies are exactly as long as the packets that they answer.
+    (authenticated mode). Replies are exactly as long as the packets that they answer. With `ipv6`,
+    the reflector has this IPv6 address; see telemark.apps.ipv6.
     """
 
     def __init__(
         self, *, port: int = PORT, stateful: bool = True, key: bytes | None = None,
         timestamps: TimestampFormat = TimestampFormat.NTP, error_ns: float = 1.0,
+        ipv6: Ipv6Host | None = None,
     ) -> None:  # fmt: skip
         check_key(key)
         self._listening_port = port
         self._stateful = stateful
         self._key = key
         self._format = timestamps
+        self._ipv6 = ipv6
         self._error_estimate = encode_error(ErrorEstimate(False, timestamps, error_ns))
         self._sessions: OrderedDict[tuple[str, int, int], Session] = OrderedDict()
         self._last_timestamps: dict[int, None] = {}  # of replies, the oldest first
@@ -71,13 +75,19 @@ class StampReflector(Application):
     def start(self, host: Host) -> None:
         """Open the port."""
         self._host = host
-        self._port = host.udp(self._listening_port, self._take)
+        self._port: UdpPort | Ipv6Port
+        if self._ipv6 is None:
+            self._port = host.udp(self._listening_port, self._take)
+            self._address, self._neighbours = host.address, host.neighbours
+        else:
+            self._port = Ipv6Port(host, self._ipv6, self._listening_port, self._take)
+            self._address, self._neighbours = self._ipv6.address, self._ipv6.macs
 
     def result(self) -> ReflectorReport:
         """Return the counts."""
         return ReflectorReport(self._reflected, dict(self._discarded))
 
-    def _take(self, datagrams: Datagrams) -> None:
+    def _take(self, datagrams: Iterable[Datagram]) -> None:
         for datagram in datagrams:
             try:
                 self._reflect(datagram)
@@ -88,7 +98,7 @@ class StampReflector(Application):
 
     def _reflect(self, datagram: Datagram) -> None:
         """Send the reply. Raises PacketError for packets to discard."""
-        if datagram.address not in self._host.neighbours or not datagram.port:
+        if datagram.address not in self._neighbours or not datagram.port:
             raise PacketError("no host has its source address and port")
         check_packet(datagram.payload, self._key)
         self._check_loop(datagram.payload)
@@ -98,7 +108,7 @@ class StampReflector(Application):
         session.packets += self._stateful
         observed = Observed(
             source=(datagram.address, datagram.port),
-            destination=(self._host.address, self._listening_port), dscp=datagram.dscp,
+            destination=(self._address, self._listening_port), dscp=datagram.dscp,
             ecn=datagram.ecn, packets=session.packets, previous=session.previous,
         )  # fmt: skip
         tlvs, dscp = reflect_tlvs(

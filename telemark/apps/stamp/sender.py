@@ -2,13 +2,14 @@
 
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from telemark.apps.application import Application, Host
+from telemark.apps.application import Application, Host, UdpPort
+from telemark.apps.ipv6 import Ipv6Host, Ipv6Port
 from telemark.apps.stamp.packets import (
     PORT,
     TTL,
@@ -36,7 +37,7 @@ from telemark.apps.stamp.tlvs import (
     split_tlvs,
 )
 from telemark.errors import TestbedError
-from telemark.traffic.received import Datagram, Datagrams
+from telemark.traffic.received import Datagram
 
 SOURCE_PORT = 49862  # default UDP port of a Session-Sender
 REPLY = np.dtype([
@@ -74,7 +75,8 @@ class StampSender(Application):
     the application. With a key, packets are authenticated. `stateful_reflector` must tell the mode
     of the reflector. Hosts of a network share one clock, so one-way delays are valid. The
     clock is not synchronized to UTC, so the S bit of error estimates is 0. `tlvs` are added to each
-    test packet; see telemark.apps.stamp.tlvs. Raises TestbedError for invalid parameters.
+    test packet; see telemark.apps.stamp.tlvs. With `ipv6`, the sender has this IPv6 address; see
+    telemark.apps.ipv6. Raises TestbedError for invalid parameters.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class StampSender(Application):
         source_port: int = SOURCE_PORT, ssid: int = 1, start_ns: int | None = None, dscp: int = 0,
         stateful_reflector: bool = True, key: bytes | None = None, tlvs: Sequence[Tlv] = (),
         timestamps: TimestampFormat = TimestampFormat.NTP, error_ns: float = 1.0,
+        ipv6: Ipv6Host | None = None,
     ) -> None:  # fmt: skip
         check_key(key)
         if not (1 <= count <= 2**32 and interval_us > 0):
@@ -102,6 +105,7 @@ class StampSender(Application):
         self._key = key
         self._tlvs = tuple(tlvs)
         self._format = timestamps
+        self._ipv6 = ipv6
         self._error = ErrorEstimate(False, timestamps, error_ns)
         self._reflector_error_ns = 0.0
         self._timestamps: list[int] = []  # the index is the sequence number
@@ -114,7 +118,11 @@ class StampSender(Application):
     def start(self, host: Host) -> None:
         """Open the port and schedule the first packet."""
         self._host = host
-        self._port = host.udp(self._source_port, self._take)
+        self._port: UdpPort | Ipv6Port
+        if self._ipv6 is None:
+            self._port = host.udp(self._source_port, self._take)
+        else:
+            self._port = Ipv6Port(host, self._ipv6, self._source_port, self._take)
         if self._start_ns is None:
             self._start_ns = host.now_ns() + round(self._interval_ns)
         host.call_at(self._start_ns, self._send)
@@ -160,7 +168,7 @@ class StampSender(Application):
         failed = any(tlv.flags & INTEGRITY_FAILED for tlv in tlvs)
         return [] if failed or not is_intact(tlvs, sequence, self._key) else tlvs
 
-    def _take(self, datagrams: Datagrams) -> None:
+    def _take(self, datagrams: Iterable[Datagram]) -> None:
         for datagram in datagrams:
             try:
                 self._take_reply(datagram)

@@ -11,10 +11,12 @@ from virtual_networks import WIRE, Pair, virtually
 
 from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.apps.ipv6 import Ipv6Host
+from telemark.apps.stamp import tlvs
 from telemark.apps.stamp.packets import TimestampFormat
 from telemark.apps.stamp.reflector import StampReflector
 from telemark.apps.stamp.sender import SessionRecord, StampSender
-from telemark.apps.stamp.statistics import PathMeasurement, measure_path
+from telemark.apps.stamp.statistics import PathMeasurement, measure_direct_loss, measure_path
 from telemark.network import Network
 from telemark.session.run import Run
 
@@ -152,3 +154,59 @@ def test_a_path_is_measured_in_real_and_in_virtual_time(
     assert [sum(pair) for pair in one_way] == found["round_trip_ns"]
     assert set(found["ttl"]) == {255}
     assert set(found["dscp"]) == {10}
+
+
+async def session_over_ipv6(run: Run, key: bytes | None) -> SessionRecord:
+    with Network(Pair(delay_us=300.001), run, program=WIRE) as net:
+        macs = {f"2001:db8::{n}": net.host(f"h{n}").MAC() for n in (1, 2)}
+        ends = [Ipv6Host(address, macs) for address in macs]
+        net.run_application("h2", StampReflector(ipv6=ends[1], key=key))
+        sender = StampSender(
+            "2001:db8::2", ipv6=ends[0], count=20, interval_us=1000, dscp=10, key=key,
+            tlvs=[tlvs.location()],
+        )  # fmt: skip
+        running = net.run_application("h1", sender)
+        await run.clock.sleep_until(run.clock.now_ns() + 100 * MS)
+    return running.result  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("key", [None, b"secret"])
+def test_sessions_over_ipv6_are_exact_in_virtual_time(tmp_path: Path, key: bytes | None) -> None:
+    async def main(run: Run) -> SessionRecord:
+        return await session_over_ipv6(run, key)
+
+    record = virtually(tmp_path / "run", main)
+    path = measure_path(record)
+    assert (path.sent, path.lost) == (20, 0)
+    assert set(path.forward_ns) == set(path.backward_ns) == {300_001}
+    assert set(record.replies["ttl"]) == {255}
+    ends = ("2001:db8::1", 49862), ("2001:db8::2", 862)
+    assert tlvs.read_location(record.tlvs[0][0].value) == ends
+
+
+def test_counters_locate_losses_exactly(tmp_path: Path) -> None:
+    """Direct measurement counts the test packets of the session at both ends."""
+    topo = Pair(params1={"loss_probability": 0.2}, params2={"loss_probability": 0.1})
+
+    async def main(run: Run) -> SessionRecord:
+        return (await session(run, topo, 300, tlvs=[tlvs.direct_measurement()]))[1]
+
+    record = virtually(tmp_path / "run", main)
+    path = measure_path(record)
+    assert measure_direct_loss(record) == (path.lost_forward, path.lost_backward)
+    assert path.lost_forward > 0
+    assert path.lost_backward > 0
+
+
+def test_follow_up_tells_when_the_previous_reply_was_sent(tmp_path: Path) -> None:
+    async def main(run: Run) -> SessionRecord:
+        return (await session(run, Pair(), 3, tlvs=[tlvs.follow_up_telemetry()]))[1]
+
+    record = virtually(tmp_path / "run", main)
+    found = [tlvs.read_follow_up_telemetry(chain[0].value) for chain in record.tlvs]
+    assert found[0] == (0, 0, 0)
+    sent_ns = record.replies["reflector_sent_ns"].tolist()
+    decode = TimestampFormat.NTP.decode
+    assert [(f.sequence, decode(f.timestamp)) for f in found[1:]] == [
+        (0, sent_ns[0]), (1, sent_ns[1])
+    ]  # fmt: skip
