@@ -107,6 +107,14 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
             "experiments/threat_detection.py",
         ],
     },
+    "Active measurement": {
+        "STAMP": [
+            "telemark/apps/stamp/sender.py", "telemark/apps/stamp/reflector.py",
+            "telemark/apps/stamp/packets.py", "telemark/apps/stamp/tlvs.py",
+            "telemark/apps/stamp/statistics.py", "telemark/apps/ipv6.py",
+        ],
+        "ping and traceroute": ["telemark/apps/icmp.py", "telemark/apps/headers.py"],
+    },
     "TCP and congestion": {
         "switch": [
             "p4src/congestion/switch.p4", "p4src/congestion/ecn.p4",

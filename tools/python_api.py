@@ -14,6 +14,9 @@ SECTIONS = {
         "telemark/traffic/flows.py", "telemark/traffic/tcp.py", "telemark/traffic/patterns.py",
         "telemark/traffic/received.py", "telemark/apps/application.py",
     ],
+    "Active measurement": [
+        "telemark/apps/stamp/*.py", "telemark/apps/icmp.py", "telemark/apps/ipv6.py",
+    ],
     "Accounting and results": [
         "telemark/accounting/packet_accounting.py", "telemark/accounting/pcap.py",
         "telemark/results/report.py", "telemark/results/plots.py",

@@ -181,7 +181,7 @@ class StampSender(Application):
             raise PacketError("not from the reflector")
         check_packet(datagram.payload, self._key)
         reply = unpack(ReflectorPacket, datagram.payload, self._key)
-        if reply.ssid != self._ssid:
+        if reply.ssid not in (self._ssid, 0):  # 0: the reflector implements RFC 8762 only
             raise PacketError("other session")
         sequence = reply.sender_sequence
         if (
