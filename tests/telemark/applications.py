@@ -6,7 +6,7 @@ import threading
 from functools import partial
 from typing import Any
 
-from telemark.apps.application import Application, Host
+from telemark.apps.application import Application, Host, IcmpPort
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.received import Datagrams, Frames
@@ -181,9 +181,16 @@ class Broken(Application):
             "no port to send to": lambda: self.udp.send(b"x", self.host.address, 0),
             "no dscp": lambda: self.udp.send(b"x", self.host.address, 5000, dscp=64),
             "no ecn": lambda: self.udp.send(b"x", self.host.address, 5000, ecn=-1),
+            "no ttl": lambda: self.udp.send(b"x", self.host.address, 5000, ttl=0),
+            "short message": lambda: self.icmp().send(bytes(7), self.host.address),
+            "no host for ICMP": lambda: self.icmp().send(bytes(8), "10.9.9.9"),
+            "no ttl for ICMP": lambda: self.icmp().send(bytes(8), self.host.address, ttl=256),
             "long payload": lambda: self.udp.send(bytes(1473), self.host.address, 5000),
             "short frame": lambda: self.host.frames().send(bytes(13)),
             "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
             "gone": lambda: os._exit(0),
         }
         wrong.get(self.what, lambda: None)()
+
+    def icmp(self) -> IcmpPort:
+        return self.host.icmp(lambda _messages: None)

@@ -149,6 +149,13 @@ WRONG = [
     (Broken("no port to send to"), "UDP port 0: expected 1 to 65535 (applications.py:"),
     (Broken("no dscp"), "dscp 64: expected 0 to 63 (applications.py:"),
     (Broken("no ecn"), "ecn -1: expected 0 to 3 (applications.py:"),
+    (Broken("no ttl"), "ttl 0: expected 1 to 255 (applications.py:"),
+    (Broken("short message"), "ICMP message of 7 bytes: expected 8 to 1480 (applications.py:"),
+    (
+        Broken("no host for ICMP"),
+        "address 10.9.9.9: no host of the network has this address (applications.py:",
+    ),
+    (Broken("no ttl for ICMP"), "ttl 256: expected 1 to 255 (applications.py:"),
     (Broken("long payload"), "payload of 1473 bytes: expected at most 1472 (applications.py:"),
     (Broken("short frame"), "frame of 13 bytes: expected 14 to 1514 (applications.py:"),
     (
