@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from telemark.apps.application import Application, Host
 from telemark.apps.headers import internet_checksum
 from telemark.errors import TestbedError
+from telemark.topology.links import IPV4_BYTES
 from telemark.traffic.received import Datagram, Datagrams
 
 ECHO_REPLY, ECHO_REQUEST, TIME_EXCEEDED = 0, 8, 11
@@ -80,7 +81,7 @@ class Ping(Application):
         return PingRecord(
             np.array(self._sent_ns, np.int64),
             np.array(list(self._replies.values()), ECHO),
-            20 + HEADER.size + len(self._payload),
+            IPV4_BYTES + HEADER.size + len(self._payload),
         )
 
     def _send(self) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import struct
+from collections.abc import Callable
 
 import pytest
 from scapy.contrib.stamp import (
@@ -24,6 +25,9 @@ from telemark.apps.stamp.packets import (
     pack,
     unpack,
 )
+from telemark.apps.stamp.reflector import StampReflector
+from telemark.apps.stamp.sender import StampSender
+from telemark.apps.stamp.tlvs import class_of_service
 from telemark.errors import TestbedError
 
 SENDER = SenderPacket(0x01020304, 0x0A0B0C0D_11121314, 0x8105, 0x1234)
@@ -115,8 +119,23 @@ def test_error_estimates_are_rounded_up(error_ns: float) -> None:
     assert error_ns <= found.error_ns <= max(error_ns * (1 + 1 / 127), error_ns + 0.24)
 
 
-def test_an_empty_key_is_refused() -> None:
-    from telemark.apps.stamp.reflector import StampReflector  # noqa: PLC0415
-
-    with pytest.raises(TestbedError, match="STAMP: key is empty"):
-        StampReflector(key=b"")
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: StampReflector(key=b""), "STAMP: key is empty"),
+        (lambda: StampSender("10.0.0.2", count=1, interval_us=1, key=b""), "STAMP: key is empty"),
+        (
+            lambda: StampSender("10.0.0.2", count=0, interval_us=1),
+            "count 0, interval_us 1: expected",
+        ),
+        (
+            lambda: StampSender("10.0.0.2", count=1, interval_us=0),
+            "count 1, interval_us 0: expected",
+        ),
+        (lambda: StampSender("10.0.0.2", count=1, interval_us=1, ssid=0), "ssid 0: expected 1 to"),
+        (lambda: class_of_service(64), "reply_dscp 64: expected 0 to 63"),
+    ],
+)
+def test_invalid_parameters_are_refused(make: Callable[[], object], words: str) -> None:
+    with pytest.raises(TestbedError, match=words):
+        make()
