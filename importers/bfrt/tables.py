@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
 from typing import Any, SupportsInt, TypeVar
@@ -82,6 +83,10 @@ class Connection:
 
     def _run(self) -> None:
         self._loop.run_until_complete(self._task)
+        for task in asyncio.all_tasks(self._loop):  # of gRPC; asyncio warns of tasks that remain
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(task)
         self._loop.close()
 
     async def _stay_connected(self, connected: Future[None]) -> None:

@@ -12,10 +12,11 @@ SCRIPT = Path(__file__).parents[3] / "benchmarks" / "speed" / "tna.py"
 def test_both_architectures_are_measured(tmp_path: Path) -> None:
     done = loaded.run(SCRIPT, "--time", "virtual", "--quick", "--out", str(tmp_path))
     assert done.returncode in (0, 1, 2), done.stdout + done.stderr  # tests do not judge speed
-    checks = json.loads((tmp_path / "summary.json").read_text())["checks"]
+    results = tmp_path / "inconclusive" if done.returncode == 2 else tmp_path
+    checks = json.loads((results / "summary.json").read_text())["checks"]
     differ = [check["passed"] for check in checks if check["name"].endswith("frames that differ")]
     assert differ == [True, True]
-    with (tmp_path / "samples.csv").open() as file:
+    with (results / "samples.csv").open() as file:
         rows = [*csv.DictReader(file)]
     assert {(row["routes"], row["architecture"]) for row in rows} == {
         (routes, name) for routes in ("10", "10000") for name in ("v1model", "TNA")

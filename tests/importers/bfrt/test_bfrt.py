@@ -575,6 +575,18 @@ def test_an_exception_ends_the_script_with_its_traceback(
     assert 'setup.py", line 2, in <module>' in frame
 
 
+def test_tasks_that_still_run_at_the_end_cause_no_warning(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = (
+        "import asyncio, gc\n"
+        "found = [it for it in gc.get_objects() if type(it).__name__ == 'Connection']\n"
+        "asyncio.run_coroutine_threadsafe(asyncio.sleep(3600), found[0]._loop)\n"
+    )
+    assert bfrt(script) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_ctrl_c_ends_the_script_and_the_connection(bfrt: Callable[[str], int]) -> None:
     assert bfrt("raise KeyboardInterrupt") == 130
 
