@@ -41,17 +41,17 @@ def test_program_with_a_copy(tmp_path: Path, architecture: str) -> None:
     assert switch.process(1, data(), 0) == [(2, data(b=8))]
 
 
-def test_copy_without_the_settings_of_wred(tmp_path: Path) -> None:
-    """Their structs are only in our tna.p4, so P4Info has no register for them."""
+def test_copy_with_a_wred(tmp_path: Path) -> None:
+    """P4Info has a register with its settings."""
     parts = {
         "locals": "Wred<bit<16>, bit<8>>(4, 9, 6) wred;",
         "ingress": "hdr.d.a = wred.execute(1, 0);",
     }
     path = write(tmp_path, **parts)
     tokens, _ = preprocess(path, (), ())
-    path.write_text(" ".join(token.text for token in tokens).replace("minip4_wred_t", "other_t"))
+    path.write_text(" ".join(token.text for token in tokens))
     program = compile_p4(path)
-    assert not program.p4info.registers
+    assert [each.preamble.name for each in program.p4info.registers] == ["IC.wred"]
     assert Engine(program.bmv2_json).process(1, data(), 0) == [(2, data(a=6))]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -317,4 +318,81 @@ def test_cells_of_direct_registers_count_towards_the_limit(tmp_path: Path) -> No
         {**entry, "match_key": [{"match_type": "exact", "key": hex(key)}]} for key in range(5000)
     ]
     with pytest.raises(TooLarge, match=r"largest part: table IC\.t"):
+        Engine(document)
+
+
+FILTER = """
+    DirectLpf<bit<32>>() lpf;
+    action average() { hdr.d.c = lpf.execute(hdr.d.c); }
+    action leave() { }
+    table t { key = { hdr.d.op: exact; } actions = { average; leave; }
+              default_action = leave(); filters = lpf; }"""
+
+
+def test_direct_filter(tmp_path: Path) -> None:
+    """Each entry has an average; all share the time constants."""
+    program = compiled(tmp_path, locals=FILTER, ingress="t.apply();")
+    assert not program.warnings
+    (settings,) = program.p4info.registers
+    assert (settings.preamble.name, settings.size) == ("IC.lpf", 1)
+    switch = Engine(program.bmv2_json, sanitize=False)
+    for key in (1, 2):
+        switch.table_add("IC.t", [Exact(key)], "IC.average", [])
+    switch.register_write("IC.lpf", 0, 1000 << 64 | 1000)
+
+    def averaged(key: int, sample: int, time_ns: int) -> int:
+        return int.from_bytes(switch.process(1, data(key, c=sample), time_ns)[0][1][4:8], "big")
+
+    after = round(10_000 * (1 - math.exp(-0.5)))
+    assert averaged(1, 10_000, 500) == after
+    assert averaged(2, 0, 500) == 0  # its own average
+    assert averaged(1, after, 9000) == after
+    assert averaged(3, 7, 9000) == 7  # no entry
+
+
+def test_direct_wred(tmp_path: Path) -> None:
+    locals_ = FILTER.replace("DirectLpf<bit<32>>()", "DirectWred<bit<32>>(9, 6)").replace(
+        "hdr.d.c = lpf", "hdr.d.a = lpf"
+    )
+    switch = engine(tmp_path, locals=locals_, ingress="t.apply();")
+    switch.table_add("IC.t", [Exact(1)], "IC.average", [])
+    switch.register_write("IC.lpf", 0, 100 << 64 | 50 << 128)
+    for depth, value in ((49, 6), (100, 9)):
+        assert switch.process(1, data(1, c=depth), 0) == [(2, data(1, a=value, c=depth))]
+
+
+def test_direct_filter_outside_of_actions(tmp_path: Path) -> None:
+    """All packets share an average."""
+    switch = engine(
+        tmp_path,
+        locals="DirectLpf<bit<32>>() lpf;",
+        ingress="hdr.d.c = lpf.execute(hdr.d.c);",
+    )
+    switch.register_write("IC.lpf", 0, 10**9 << 64 | 10**9)
+    assert switch.process(1, data(c=1000), 10**12) == [(2, data(c=1000))]
+    assert switch.process(1, data(c=0), 10**12) == [(2, data(c=1000))]
+
+
+def test_direct_filter_of_two_tables_is_refused(tmp_path: Path) -> None:
+    second = "table u { key = { hdr.d.a: exact; } actions = { average; leave; } }"
+    with pytest.raises(Minip4Error, match=r"IC\.lpf does not belong to table IC\.u"):
+        compiled(tmp_path, locals=FILTER + second, ingress="t.apply(); u.apply();")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda registers: registers["IC.lpf$state"].update(binding="IC.u"),
+        lambda registers: registers["IC.lpf$state"].pop("binding"),
+        lambda registers: registers["IC.lpf"].update(size=0),
+    ],
+    ids=["table", "index", "settings"],
+)
+def test_bad_json_of_a_direct_filter_is_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object]
+) -> None:
+    second = "table u { key = { hdr.d.a: exact; } actions = { leave; } default_action = leave(); }"
+    document = compiled(tmp_path, locals=FILTER + second, ingress="t.apply(); u.apply();").bmv2_json
+    change({each["name"]: each for each in document["register_arrays"]})
+    with pytest.raises(InvalidArgument):
         Engine(document)

@@ -428,3 +428,23 @@ def test_functions(tmp_path: Path) -> None:
         "funnel_shift_right(hdr.d.b, 16w0x1234, hdr.d.b, 4);",
     )
     assert switch.process(1, data(3, 200, 0xABCD), 0) == [(2, data(3, 9, 0x4ABC))]
+
+
+def test_is_validated(tmp_path: Path) -> None:
+    switch = engine(
+        tmp_path,
+        locals="""
+            action mark(bit<8> value) { hdr.d.a = value; }
+            table t { key = { is_validated(tm.ucast_egress_port): exact @name("port");
+                              is_validated(tm.mcast_grp_a): exact @name("group"); }
+                      actions = { mark; } default_action = mark(0);
+                      const entries = { (true, false): mark(1); (false, true): mark(2); } }""",
+        ingress="""
+            if (hdr.d.op == 1) { invalidate(tm.ucast_egress_port); tm.mcast_grp_a = 5; }
+            t.apply();
+            if (is_validated(hdr.d.b)) { hdr.d.b = 7; }
+            if (is_validated(hdr.ip.sum) || is_validated(hdr.ip)) { hdr.d.b = 8; }""",
+    )
+    assert switch.process(1, data(), 0) == [(2, data(a=1, b=7))]
+    switch.multicast_set(5, [(3, 0)])
+    assert switch.process(1, data(1), 0) == [(3, data(1, a=2, b=7))]

@@ -295,8 +295,8 @@ def test_digest(tmp_path: Path) -> None:
             "header odd_t has 9 bits",
         ),
         (
-            {"locals": "DirectLpf<bit<8>>() lpf;", "ingress": "md.m = lpf.execute(1);"},
-            "DirectLpf.execute() is not supported",
+            {"ingress": "if (is_validated(md.m)) { exit; }"},
+            "is_validated() of this is not supported",
         ),
         (
             {"locals": "Hash<bit<8>>(HashAlgorithm_t.XOR8) h;", "ingress": "md.m = h.get({md.n});"},

@@ -45,12 +45,13 @@ def _called(operation: ir.Operation) -> tuple[str, list[Json]]:
             return "math_unit", head + [data(int(n), 8) for n in (*numbers, *operation.table)]
         case ir.Filter() | ir.Wred():
             name = "filter" if isinstance(operation, ir.Filter) else "wred"
+            index = [] if operation.index is None else [parameter(operation.index)]
             return name, [
                 parameter(operation.result),
                 parameter(operation.operand),
                 _register(operation.settings),
                 _register(operation.state),
-                parameter(operation.index),
+                *index,
             ]
     return _on_storage(operation) or _on_array(operation) or _sent(operation)
 

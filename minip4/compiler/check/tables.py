@@ -324,7 +324,7 @@ class Tables:
         elif p.name == "priority_delta":
             if self.context.type_names.constant_integer(p.value, p.name) <= 0:
                 raise P4Error("priority_delta is not positive", p.value.source, "1 or more")
-        elif p.name not in OBJECTS and not (is_tna and p.name == "registers"):
+        elif p.name not in OBJECTS and not (is_tna and p.name in ("registers", "filters")):
             # properties of other architectures are not an error (14.2.1.6)
             hint = did_you_mean(p.name, PROPERTIES)
             message = f"table property {p.name!r} is unknown and ignored{hint}"

@@ -408,19 +408,6 @@ extern DirectMeter {
     bit<8> execute(@optional in bit<32> adjust_byte_count);
 }
 
-// The settings of each cell, which the control plane writes like those of a register.
-struct minip4_lpf_t {
-    bit<64> gain_time_constant_ns;  // for a sample above the average
-    bit<64> decay_time_constant_ns; // for other samples
-}
-
-struct minip4_wred_t {
-    bit<64> time_constant_ns;
-    bit<64> min_threshold;
-    bit<64> max_threshold;
-    bit<64> max_drop_ppm;           // drops per million packets just below the maximum
-}
-
 extern Lpf<T, I> {
     Lpf(bit<32> size);
     T execute(in T val, in I index);

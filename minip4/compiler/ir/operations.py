@@ -212,25 +212,29 @@ class MathUnit(Operation):
 class Filter(Operation):
     """Sets `result` to the average of a low-pass filter after the sample `operand` (TNA).
 
-    The registers have the time constants and the state of each filter.
+    The registers have the time constants and the state of each filter. Without an index, the state
+    is in the table entry whose action runs, and the settings are those of cell 0.
     """
 
     result: Field
     operand: Expression
     settings: str
     state: str
-    index: Expression
+    index: Expression | None
 
 
 @dataclass(slots=True)
 class Wred(Operation):
-    """Sets `result` to 1 if random early detection drops a packet after a sample (TNA), or to 0."""
+    """Sets `result` to 1 if random early detection drops a packet after a sample (TNA), or to 0.
+
+    Registers and index are as in Filter.
+    """
 
     result: Field
     operand: Expression
     settings: str
     state: str
-    index: Expression
+    index: Expression | None
 
 
 @dataclass(slots=True)

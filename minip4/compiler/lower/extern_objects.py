@@ -22,14 +22,20 @@ def declare(context: Context, item: ExternObject) -> None:
         case "register":
             program.registers.append(_register(item, _size(item), item.arguments[1:]))
         case "Lpf" | "Wred" as kind:  # the register of its settings
-            width = {"Lpf": 128, "Wred": 256}[kind]
-            program.registers.append(ir.Register(item.name, item.source, _size(item), width))
+            _declare_settings(context, item, kind, _size(item))
+        case "DirectLpf" | "DirectWred" as kind:
+            _declare_settings(context, item, kind.removeprefix("Direct"), 1)
         case "DirectRegister":
             register = _register(item, 1, item.arguments)
             register.table = context.properties.register_tables.get(item.name)
             if register.table is not None:
                 register.size = 0  # the entries have the cells
             program.registers.append(register)
+
+
+def _declare_settings(context: Context, item: ExternObject, kind: str, size: int) -> None:
+    width = {"Lpf": 128, "Wred": 256}[kind]
+    context.program.registers.append(ir.Register(item.name, item.source, size, width))
 
 
 def _register(

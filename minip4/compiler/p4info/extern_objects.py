@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from minip4.compiler import syntax, types
+from finsy.proto import p4t
+
+from minip4.compiler import syntax
 from minip4.compiler.instances.objects import ExternObject, annotation_numbers, profile_of
 from minip4.compiler.p4info import symbols as ids
 from minip4.compiler.p4info.contents import TableItem, property_object
 from minip4.compiler.p4info.messages import Messages, checked_size
 from minip4.compiler.p4info.type_info import type_name
 
-SETTINGS = {"Lpf": "minip4_lpf_t", "Wred": "minip4_wred_t"}
-"""Externs of TNA whose settings are a register of structs, and the structs in tna.p4."""
+_LPF = ("minip4_lpf_t", ["gain_time_constant_ns", "decay_time_constant_ns"])
+_WRED = (
+    "minip4_wred_t", ["time_constant_ns", "min_threshold", "max_threshold", "max_drop_ppm"],
+)  # fmt: skip
+SETTINGS = {"Lpf": _LPF, "DirectLpf": _LPF, "Wred": _WRED, "DirectWred": _WRED}
+"""Externs of TNA whose settings are a register of structs, and name and fields of the structs."""
+
+SETTING_BITS = 64
 
 _COUNTER_UNITS = {"bytes": 1, "packets": 2, "packets_and_bytes": 3}
 _METER_UNITS = {"bytes": 1, "packets": 2}
@@ -40,23 +48,27 @@ class ExternObjects:
                 message.size = _number(item, 0)
                 self._index_type(item, 0, message)
             case "register":
-                self._register(item, annotations, item.type.arguments[0])
+                of = item.type.arguments[0]
+                self._register(item, annotations, self.messages.types.spec(of), _number(item, 0))
             case kind if kind in SETTINGS:
-                settings = self.messages.program.find(SETTINGS[kind])
-                # a program's own copy of the architecture has no such struct
-                if isinstance(settings, syntax.StructDeclaration):
-                    self._register(item, annotations, types.Struct(settings))
+                spec = self.messages.types.struct_of_numbers(*SETTINGS[kind], SETTING_BITS)
+                size = 1 if kind.startswith("Direct") else _number(item, 0)
+                self._register(item, annotations, spec, size)
             case "action_profile" | "action_selector":
                 if item.name not in self._profiles_of_selectors():
                     self.profile(item, annotations)
 
     def _register(
-        self, item: ExternObject, annotations: list[syntax.Annotation], cell: types.Type
+        self,
+        item: ExternObject,
+        annotations: list[syntax.Annotation],
+        cell: p4t.P4DataTypeSpec,
+        size: int,
     ) -> None:
         message = self.messages.info.registers.add()
         self.messages.preamble(message, ids.REGISTER, item.name, annotations)
-        message.type_spec.CopyFrom(self.messages.types.spec(cell))
-        message.size = _number(item, 0)
+        message.type_spec.CopyFrom(cell)
+        message.size = size
         self._index_type(item, 1, message)
 
     def _profiles_of_selectors(self) -> set[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from finsy.proto import p4t
@@ -76,6 +76,16 @@ class TypeInfo:
                 result.tuple.members.add().CopyFrom(self.spec(element))
         elif isinstance(of, types.Named):
             self._named(of, result)
+        return result
+
+    def struct_of_numbers(self, name: str, fields: Sequence[str], width: int) -> p4t.P4DataTypeSpec:
+        """Return the type of a struct that the program does not declare."""
+        message: Any = p4t.P4StructTypeSpec()
+        for field in fields:
+            message.members.add(name=field).type_spec.bitstring.bit.bitwidth = width
+        self._message.structs[name].CopyFrom(message)
+        result: Any = p4t.P4DataTypeSpec()
+        result.struct.name = name
         return result
 
     def _error(self) -> None:

@@ -33,7 +33,7 @@ def check_program(program: m.Program) -> None:
         if primitive.op in _OBJECTS:
             _check_owner(program, table, primitive)
         elif primitive.op in _SETTINGS:
-            _check_filter(program, primitive)
+            _check_filter(program, table, primitive)
         elif primitive.op == "math_unit":
             _check_math_unit(primitive)
 
@@ -75,11 +75,19 @@ def _check_owner(program: m.Program, table: m.Table | None, p: m.Primitive) -> N
         raise InvalidArgument(f"{name} belongs to another table {p.where}".rstrip())
 
 
-def _check_filter(program: m.Program, p: m.Primitive) -> None:
+def _check_filter(program: m.Program, table: m.Table | None, p: m.Primitive) -> None:
     settings, state = (program.registers[_named(e)] for e in p.args[2:4])
     widths, expected = (settings.width, state.width), (_SETTINGS[p.op], _STATE_BITS)
-    is_direct = settings.table is not None or state.table is not None
-    if is_direct or widths != expected or settings.size > state.size:
+    is_direct = state.table is not None
+    if is_direct and (table is None or state.table != table.name):
+        raise InvalidArgument(f"{state.name} belongs to another table {p.where}".rstrip())
+    has_cells = settings.size > 0 if is_direct else settings.size <= state.size
+    if (
+        settings.table is not None
+        or widths != expected
+        or not has_cells
+        or len(p.args) != (4 if is_direct else 5)
+    ):
         raise InvalidArgument(
             f"{p.op} with registers of {widths[0]} and {widths[1]} bits; expected {expected[0]} "
             f"and {expected[1]} bits, and a state for each cell {p.where}".rstrip()

@@ -122,16 +122,14 @@ class TnaStatements(Statements):
         return self._filtered(p, "tna_wred", call, "0")
 
     def _filtered(self, p: m.Primitive, kind: str, call: str, otherwise: str) -> Lines:
-        target, sample, settings, state, index = p.args
+        target, sample, settings, state, *given = p.args
         name, field = self.expressions.lvalue(target)
-        cells = {
-            f"struct {kind} *settings": self._register(settings),
-            "struct tna_filter *state": self._register(state),
+        addresses = {
+            f"struct {kind} *settings": self._cell_address(settings),
+            "struct tna_filter *state": self._cell_address(state),
         }
-        pointers = [
-            f"    {head} = (void *)(c->registers[{register.index}].words + i * {register.limbs});"
-            for head, register in cells.items()
-        ]
+        pointers = [f"    {head} = (void *)({at});" for head, at in addresses.items()]
+        index = given[0] if given else m.Const(0)
         return [
             f"{{ const uint64_t i = {self.expressions.word(index)};",
             f"uint64_t sample = {self.expressions.word(sample)}, result = {otherwise};",
@@ -141,6 +139,13 @@ class TnaStatements(Statements):
             "}",
             f"{self.expressions.store_code(name, field.width, 'result', 64)} }}",
         ]
+
+    def _cell_address(self, e: m.Expr) -> str:
+        """Return the address of cell `i` of a register, or of the cell of the entry."""
+        register = self._register(e)
+        if register.table is not None:
+            return f"&{self._entry_cell(register)}"
+        return f"c->registers[{register.index}].words + i * {register.limbs}"
 
     def mirror(self, p: m.Primitive) -> Lines:
         return [

@@ -1,7 +1,8 @@
 """Low-pass filters and random early detection (WRED) with their average.
 
 P4Runtime has no such objects. So the settings are a register with the name of the object, whose
-cells are structs (minip4_lpf_t, minip4_wred_t in tna.p4). A second register has the state.
+cells are structs (minip4_lpf_t, minip4_wred_t). A second register has the state. All entries of a
+direct filter share its settings, and its state is a direct register.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from minip4.compiler.lower import places
 from minip4.compiler.lower.arguments import extern_arguments
 from minip4.compiler.lower.context import Context
 from minip4.compiler.lower.externs.operands import operand, require_block
+from minip4.compiler.tna.direct import STATE, own_index
 from minip4.compiler.types import BOOL, Bits
 
 _WIDEST = 32  # bits of a sample
@@ -32,7 +34,7 @@ def execute_wred(context: Context, call: syntax.Call, wred: ExternObject) -> pla
     sample, index, state = _operands(context, call, wred)
     drops = context.temporary_field(_FLAG, call.source)
     context.emit(ir.Wred(call.source, drops, sample, wred.name, state, index))
-    _, drop_value, no_drop_value = wred.arguments
+    drop_value, no_drop_value = wred.arguments[-2:]
     assert isinstance(drop_value, int)
     assert isinstance(no_drop_value, int)
     dropped = arithmetic.binary("!=", BOOL, drops, ir.Constant(_FLAG, 0))
@@ -42,19 +44,20 @@ def execute_wred(context: Context, call: syntax.Call, wred: ExternObject) -> pla
 
 def _operands(
     context: Context, call: syntax.Call, item: ExternObject
-) -> tuple[ir.Expression, ir.Expression, str]:
+) -> tuple[ir.Expression, ir.Expression | None, str]:
     """Return the sample, the index, and the name of the register with the state."""
     require_block(context, call, "ingress", "egress")
-    sample, index = (operand(context, argument) for argument in extern_arguments(context, call))
+    sample, *given = (operand(context, argument) for argument in extern_arguments(context, call))
     of = sample.type
     if not isinstance(of, Bits) or of.signed or of.width > _WIDEST:
         raise P4Error(
             f"{item.type.name} of {of} is not supported", call.source, f"up to bit<{_WIDEST}>"
         )
-    name = f"{item.name}$state"
+    name = f"{item.name}{STATE}"
+    index = given[0] if given else own_index(context, name, call.source)
     registers = context.program.registers
     if all(known.name != name for known in registers):
-        size = item.arguments[0]
+        size = item.arguments[0] if given else 1
         assert isinstance(size, int)
         registers.append(ir.Register(name, item.source, size, _STATE_BITS))
     return sample, index, name

@@ -7,12 +7,14 @@ from minip4.compiler.errors import P4Error
 from minip4.compiler.ir import arithmetic
 from minip4.compiler.lower import places
 from minip4.compiler.lower.arguments import extern_arguments
-from minip4.compiler.lower.assignments import assign
+from minip4.compiler.lower.assignments import assign, validity
 from minip4.compiler.lower.context import Context
 from minip4.compiler.lower.externs.operands import operand
 from minip4.compiler.types import BOOL, Bits
 
 NO_PORT = 511  # value of ucast_egress_port without a unicast copy
+# metadata whose fields request something from the traffic manager or the deparser
+_REQUESTS = ("ig_intr_md_for_tm", "ig_intr_md_for_dprsr", "eg_intr_md_for_dprsr")
 
 
 def maximum(context: Context, call: syntax.Call) -> places.Value:
@@ -45,6 +47,29 @@ def invalidate(context: Context, call: syntax.Call) -> None:
         raise P4Error("invalidate() of this is not supported", argument.source, "a field")
     value = NO_PORT if place.field.name == "ucast_egress_port" else 0
     assign(context, place, ir.Constant(place.type, value), call.source)
+
+
+def is_validated(context: Context, call: syntax.Call) -> places.Value:
+    """Return whether a header is valid, or a request in intrinsic metadata is not the value 0.
+
+    A unicast port is valid if it is not NO_PORT, since Tofino knows that a field has no value.
+    """
+    (argument,) = extern_arguments(context, call)
+    value = argument.value
+    if isinstance(value, places.Header):
+        return validity(value)
+    if isinstance(value, places.Scalar) and isinstance(value.field, ir.Field):
+        header, name = value.field.header, value.field.name
+        if any(each.name == header and not each.is_metadata for each in context.program.headers):
+            return ir.IsValid(BOOL, header)
+        if header in _REQUESTS:
+            nothing = NO_PORT if name == "ucast_egress_port" else 0
+            return arithmetic.binary("!=", BOOL, value.field, ir.Constant(value.type, nothing))
+    raise P4Error(
+        "is_validated() of this is not supported: minip4 does not store whether it has a value",
+        argument.source,
+        "a header, its field, or a field of the metadata for the traffic manager or the deparser",
+    )
 
 
 def size_in_bits(context: Context, call: syntax.Call) -> places.Value:

@@ -19,6 +19,7 @@ from minip4.compiler.lower.context import Context, Frame
 from minip4.compiler.lower.extern_objects import cell_fields
 from minip4.compiler.lower.externs.operands import operand, require_block, scalar
 from minip4.compiler.lower.storage import scalar_type
+from minip4.compiler.tna.direct import own_index
 from minip4.compiler.types import BOOL, Bits
 
 _INDEX = Bits(32)
@@ -46,7 +47,7 @@ def write(context: Context, call: syntax.Call, register: ExternObject) -> places
 def read_direct(context: Context, call: syntax.Call, register: ExternObject) -> places.Value:
     require_block(context, call, "ingress", "egress")
     cell = context.temporary(register.type.arguments[0], call.source, register.declared_name)
-    _read_cell(context, register, _own_index(context, register, call), cell, call.source)
+    _read_cell(context, register, own_index(context, register.name, call.source), cell, call.source)
     return cell
 
 
@@ -55,7 +56,9 @@ def write_direct(context: Context, call: syntax.Call, register: ExternObject) ->
     require_block(context, call, "ingress", "egress")
     cell = context.temporary(register.type.arguments[0], call.source, register.declared_name)
     assign(context, cell, new.value, call.source)
-    _write_cell(context, register, _own_index(context, register, call), cell, call.source)
+    _write_cell(
+        context, register, own_index(context, register.name, call.source), cell, call.source
+    )
     return cell
 
 
@@ -75,7 +78,7 @@ def execute_direct(
 ) -> places.Value | None:
     require_block(context, call, "ingress", "egress")
     register = _register_of(action, call)
-    index = _own_index(context, register, call)
+    index = own_index(context, register.name, call.source)
     with context.collecting() as code:
         result = _execute(context, call, action, register, index)
     context.emit(ir.Atomic(call.source, code))
@@ -127,14 +130,6 @@ def _register_of(action: ExternObject, call: syntax.Call) -> ExternObject:
     if not isinstance(register, ExternObject):
         raise P4Error("the register of this action is unknown", call.source, "a register")
     return register
-
-
-def _own_index(context: Context, register: ExternObject, call: syntax.Call) -> ir.Expression | None:
-    """Return the index in a direct register: None is the cell of the entry."""
-    if context.in_action:
-        return None
-    context.properties.single_cells.setdefault(register.name, call.source)
-    return ir.Constant(_INDEX, 0)
 
 
 def _execute(
