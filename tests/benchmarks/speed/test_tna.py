@@ -16,9 +16,13 @@ def test_both_architectures_are_measured(tmp_path: Path) -> None:
     checks = json.loads((results / "summary.json").read_text())["checks"]
     differ = [check["passed"] for check in checks if check["name"].endswith("frames that differ")]
     assert differ == [True, True]
+    lost = [check["passed"] for check in checks if check["name"].endswith("packets lost")]
+    assert lost == [True] * 6  # three rounds of each program
     with (results / "samples.csv").open() as file:
         rows = [*csv.DictReader(file)]
-    assert {(row["routes"], row["architecture"]) for row in rows} == {
-        (routes, name) for routes in ("10", "10000") for name in ("v1model", "TNA")
+    assert {(row["setting"], row["architecture"]) for row in rows} == {
+        (setting, name)
+        for setting in ("10 routes", "10,000 routes", "network")
+        for name in ("v1model", "TNA")
     }
     assert min(float(row["cpu_ns"]) for row in rows) > 0
