@@ -12,18 +12,19 @@ import os
 import sys
 import threading
 import traceback
-from ipaddress import ip_address
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from importers.bfrt import client
-from importers.bfrt.shell import Shell
-from importers.bfrt.tables import BfrtError, Connection, Tables
+from importers.bfrt.connection import BfrtError, Connection
+from importers.bfrt.shell import Shell, ip, mac
+from importers.bfrt.switch import Tables
 from telemark.session import cli
 
 FAILED, INTERRUPTED = 1, 130
 LOOK_S = 0.5  # interval between looks at the connection
+_NAMES = [f"importers.bfrt.{name}" for name in ("client", "shell", "switch", "tables", "device")]
 _SDK = (
     "bfrt_grpc", "bfrt_grpc.bfruntime_pb2", "bfrt_grpc.bfruntime_pb2_grpc", "bfrtcli",
     "port_mgr_pd_rpc",
@@ -75,8 +76,8 @@ def run_script(code: CodeType, path: Path, arguments: list[str], tables: Tables)
     shell = Shell(tables)
     names = {
         "bfrt": shell,
-        "ip": lambda text: int(ip_address(text)),
-        "mac": lambda text: int(text.replace(":", "").replace("-", ""), 16),
+        "ip": ip,
+        "mac": mac,
     }
     sdk = {name: _ModuleOfSdk(name) for name in _SDK}
     sdk["bfrt_grpc"].__dict__.update(
@@ -119,9 +120,10 @@ def _report(error: SystemExit | Exception) -> int:
         if isinstance(error.code, int | None):
             return error.code or 0
         print(error.code, file=sys.stderr)
-    elif isinstance(error, BfrtError):
+    elif isinstance(error, BfrtError) or _is_wrong_call(error) or not frames:
         place = [f"{frame.f_code.co_filename}:{line}: " for frame, line in frames[-1:]]
-        print(*place, error, sep="", file=sys.stderr)
+        kind = "" if isinstance(error, BfrtError) else f"{type(error).__name__}: "
+        print(*place, kind, " ".join(str(error).split()), sep="", file=sys.stderr)
     else:
         shown = traceback.StackSummary.extract(iter(frames)).format()
         print("Traceback (most recent call last):\n", *shown,
@@ -146,9 +148,23 @@ class _ModuleOfSdk(ModuleType):
         raise BfrtError(f"{self.__name__}.{name}: only Tofino's SDE has this")
 
 
+def _is_wrong_call(error: Exception) -> bool:
+    """Return whether a name of bfrt got arguments that it does not take."""
+    if any(_module(at) in _NAMES for at in traceback.walk_tb(error.__traceback__)):
+        return True
+    called = str(error).partition("(")[0].partition(".")[0]  # of a TypeError: Table.entry_add()
+    return isinstance(error, TypeError) and any(called in vars(sys.modules[m]) for m in _NAMES)
+
+
 def _frames(error: BaseException) -> list[tuple[FrameType, int]]:
-    """Return the frames of the script and of the modules that it uses, without ours."""
-    return [
-        at for at in traceback.walk_tb(error.__traceback__)
-        if not at[0].f_globals.get("__name__", "").startswith("importers.bfrt.")
-    ]  # fmt: skip
+    """Return the frames of the script and of the modules that it uses.
+
+    The frames of Telemark, and of what it calls, are left out.
+    """
+    frames = [*traceback.walk_tb(error.__traceback__)]
+    inner = next((i for i, at in enumerate(frames) if _module(at) in _NAMES), len(frames))
+    return [at for at in frames[:inner] if _module(at) != __name__]
+
+
+def _module(at: tuple[FrameType, int]) -> str:
+    return str(at[0].f_globals.get("__name__", ""))

@@ -12,7 +12,9 @@ from ipaddress import ip_address
 from typing import Any
 
 from importers.bfrt import tables
-from importers.bfrt.tables import BfrtError, Entry, MatchTable, Tables, data_of
+from importers.bfrt.connection import BfrtError
+from importers.bfrt.switch import Tables, data_of
+from importers.bfrt.tables import Entry, MatchTable
 
 # Scripts catch these errors of BfRt.
 BfruntimeRpcException = BfruntimeReadWriteRpcException = BfrtError

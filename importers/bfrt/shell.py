@@ -5,19 +5,13 @@ from __future__ import annotations
 import json as json_format
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from ipaddress import ip_address
 from typing import Any
 
-from importers.bfrt.tables import (
-    BfrtError,
-    Digest,
-    Entry,
-    Field,
-    Key,
-    MatchTable,
-    Table,
-    Tables,
-    data_of,
-)
+from importers.bfrt.connection import BfrtError
+from importers.bfrt.device import StoredTable
+from importers.bfrt.switch import Digest, Tables, data_of
+from importers.bfrt.tables import Entry, Field, Key, MatchTable, Table
 
 # suffixes of the two parameters of a key
 _PAIRS = {
@@ -26,6 +20,16 @@ _PAIRS = {
 _WITH_ACTION = ("add_with_", "mod_with_", "entry_with_", "set_default_with_")
 _TARGET = ("pipe", "gress_dir", "prsr_id")  # parameters of all methods, without effect
 _MAX_DEPTH = 20  # words of a name
+
+
+def ip(text: str) -> int:
+    """Convert an address."""
+    return int(ip_address(text))
+
+
+def mac(text: str) -> int:
+    """Convert an address."""
+    return int(text.replace(":", "").replace("-", ""), 16)
 
 
 class Shell:
@@ -272,7 +276,7 @@ class Node:
             pair = [given.get(name) for name in parameters[of.name]]
             if of.match != "ternary" or pair != [None, None]:
                 found[of.name] = self._key(of, *pair)
-        needed = 0 if isinstance(table, MatchTable) else None
+        needed = None if action is None or isinstance(table, StoredTable) else 0
         pairs = [(of.name, given.get(name, needed))
                  for of, name in zip(data, short_data, strict=True)]  # fmt: skip
         used = [(name, needed if value is None else value) for name, value in pairs]

@@ -1,153 +1,26 @@
-"""The tables of BfRt, and their operations as P4Runtime requests.
+"""The tables of a program in BfRt, and their operations as P4Runtime requests.
 
-In BfRt, everything is a table with keys and data: match-action tables, registers, counters, meters,
-multicast groups (`pre`), mirror sessions and ports. Names of keys and data are those of BfRt.
+In BfRt, everything is a table with keys and data: match-action tables, members of action profiles,
+groups of selectors, registers, counters and meters. Names of keys and data are those of BfRt.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from queue import Empty, Queue
-from typing import Any, SupportsInt, TypeVar
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, SupportsInt
 
 import finsy as fy
-from finsy.p4client import P4ClientError
 from finsy.p4schema import P4MatchType, P4StructType
 
-from importers.switch_cli.commands import CommandError, find
+from importers.bfrt.connection import BfrtError, Connection
+from importers.switch_cli.commands import CommandError
 from importers.switch_cli.tables import MAX_PRIORITY, WITH_PRIORITY
 from importers.switch_cli.values import number
-from telemark.errors import TestbedError
-from telemark.session.error_reporting import refusal
 
 PRIORITY = "$MATCH_PRIORITY"  # the smallest wins
-AT_ONCE = 1024  # max entries per write request
-CONNECT_S = 20.0  # longest wait for the answer of a switch
-ONLY_ON_TOFINO = ("$", "tf1.", "tf2.", "tf3.")  # prefixes of tables of the device
-
-
-T = TypeVar("T", "Table", "Digest")
-
-
-class BfrtError(TestbedError):
-    """A call that cannot be carried out. The message is one line."""
-
-
-class Connection:
-    """Blocking access to a switch, as scripts need it. finsy runs in a thread of its own.
-
-    The connection becomes the primary one, also if another controller is connected.
-
-    Raises BfrtError if there is no switch at the address (host:port).
-    """
-
-    def __init__(self, address: str, device_id: int) -> None:
-        # finsy also requests gNMI, which these switches do not support, and logs what this raises
-        logging.getLogger("finsy").setLevel(logging.CRITICAL + 1)
-        # above the ids of other controllers, and of scripts that started earlier
-        election_id = time.time_ns() // 1000
-        options = fy.SwitchOptions(device_id=device_id, initial_election_id=election_id)
-        self.switch = fy.Switch("switch", address, options)
-        connected: Future[None] = Future()
-        self._loop = asyncio.new_event_loop()
-        self._task = self._loop.create_task(self._stay_connected(connected))
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-        try:
-            connected.result(CONNECT_S)
-        except KeyboardInterrupt:
-            self.close()
-            raise
-        except FutureTimeoutError:
-            self.close()
-            raise BfrtError(f"{address}: no P4Runtime answer within {CONNECT_S:g} s") from None
-        except P4ClientError as error:
-            self._thread.join()
-            raise BfrtError(
-                f"{address}: {refusal(error)}; expected the P4Runtime address of a running switch"
-            ) from error
-        except asyncio.CancelledError:
-            raise BfrtError(
-                f"{address}: cannot use the P4Info of the switch, for example since a table has"
-                " two keys isValid()"
-            ) from None
-
-    def _run(self) -> None:
-        self._loop.run_until_complete(self._task)
-        for task in asyncio.all_tasks(self._loop):  # of gRPC; asyncio warns of tasks that remain
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                self._loop.run_until_complete(task)
-        self._loop.close()
-
-    async def _stay_connected(self, connected: Future[None]) -> None:
-        try:
-            async with self.switch:
-                connected.set_result(None)
-                await asyncio.Event().wait()  # until close()
-        except (P4ClientError, asyncio.CancelledError) as error:
-            if not connected.done():
-                connected.set_exception(error)
-
-    def close(self) -> None:
-        """End the connection."""
-        self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join()
-
-    def subscribe(self, digest: str, received: Queue[tuple[str, list[Any]]]) -> None:
-        """Put the name of the digest, and the list of its messages, into a queue as they arrive."""
-
-        async def receive() -> None:
-            async for each in self.switch.read_digests(alias):
-                received.put((digest, list(each)))
-                await self.switch.write([each.ack()])
-
-        alias = self.switch.p4info.digests[digest].alias
-        self._loop.call_soon_threadsafe(lambda: self.switch.create_task(receive()))
-        entry = fy.P4DigestEntry(alias, max_list_size=100, max_timeout_ns=10**7)
-        exists = self.read(digest, fy.P4DigestEntry(alias))  # from an earlier script
-        self.write(digest, [~entry if exists else +entry])
-
-    def require_up(self, where: str) -> None:
-        """Raise BfrtError if the connection has ended."""
-        if not self.switch.is_up:
-            raise BfrtError(f"{where}: the connection to the switch has ended")
-
-    def write(self, where: str, updates: Sequence[Any]) -> None:
-        """Write updates (finsy's +entity, ~entity, -entity). Raises BfrtError."""
-        for first in range(0, len(updates), AT_ONCE):
-            self._call(where, self.switch.write([*updates[first : first + AT_ONCE]]))
-
-    def read(self, where: str, entity: Any) -> list[Any]:
-        """Return the entities that match. Raises BfrtError."""
-
-        async def collect() -> list[Any]:
-            found: Any = self.switch.read(entity)  # see controllers.tables
-            return [each async for each in found]
-
-        return self._call(where, collect())
-
-    def _call(self, where: str, coroutine: Any) -> Any:
-        try:
-            self.require_up(where)
-        except BfrtError:
-            coroutine.close()
-            raise
-        try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-        except P4ClientError as error:
-            raise BfrtError(f"{where}: rejected by the switch: {refusal(error)}") from error
-        except ValueError as error:  # a number is too large for P4Runtime
-            raise BfrtError(f"{where}: {' '.join(str(error).split())}") from error
 
 
 @dataclass(frozen=True)
@@ -241,6 +114,12 @@ class Table(ABC):
             raise BfrtError(f"{self.name}: no action; expected one of {known}")
         return self.actions[name]
 
+    def number(self, keys: Mapping[str, Key]) -> int:
+        """Return the value of the first key. Raises BfrtError."""
+        if self.keys[0].name not in keys:
+            raise BfrtError(f"{self.name}: no value for the key {self.keys[0].name}")
+        return keys[self.keys[0].name].value
+
     def value(self, of: Field, given: Any) -> int:
         """Convert a value: a number, text such as "0x0a" or an address, or bytes."""
         if isinstance(given, bytes | bytearray):
@@ -257,6 +136,13 @@ class Table(ABC):
         return self.value(
             replace(of, bits=of.bits.bit_length()) if of.match == "lpm" else of, given
         )
+
+    def call(self, entry: Entry) -> fy.Action:
+        """Return the action of an entry with its arguments. Raises BfrtError."""
+        missing = [of.name for of in self.data_fields(entry.action) if of.name not in entry.data]
+        if missing:
+            raise BfrtError(f"{self.name}: action {entry.action} needs {', '.join(missing)}")
+        return fy.Action(str(entry.action), **entry.data)
 
     def merged(self, entry: Entry) -> Entry:
         """Return an entry with the old values of the data fields that it lacks."""
@@ -329,11 +215,8 @@ class MatchTable(Table):
         action = self.connection.read(self.name, wanted)[0].action
         return Entry({}, {**action.args}, self._full_names[action.name], is_default=True)
 
-    def _action(self, entry: Entry) -> fy.Action:
-        missing = [of.name for of in self.data_fields(entry.action) if of.name not in entry.data]
-        if missing:
-            raise BfrtError(f"{self.name}: action {entry.action} needs {', '.join(missing)}")
-        return fy.Action(str(entry.action), **entry.data)
+    def _action(self, entry: Entry) -> Any:
+        return self.call(entry)
 
     def _entry(self, keys: Mapping[str, Key], entry: Entry | None = None) -> fy.P4TableEntry:
         match: dict[str, Any] = {}
@@ -378,7 +261,130 @@ class MatchTable(Table):
                 keys[of.name] = Key(*given.get(self._names[of.name], nothing))
         if entry.action is None:
             return Entry(keys, {})
-        return Entry(keys, {**entry.action.args}, self._full_names[entry.action.name])
+        return Entry(keys, *self._data(entry.action))
+
+    def _data(self, action: Any) -> tuple[dict[str, Any], str | None]:
+        """Return the data fields of an entry that was read, and its action."""
+        return {**action.args}, self._full_names[action.name]
+
+
+MEMBER, GROUP = "$ACTION_MEMBER_ID", "$SELECTOR_GROUP_ID"
+
+
+class IndirectTable(MatchTable):
+    """A match-action table with an action profile: its entries have a member or a group."""
+
+    def __init__(self, connection: Connection, table: Any) -> None:
+        super().__init__(connection, table)
+        names = [MEMBER, GROUP] if table.action_profile.with_selector else [MEMBER]
+        self.kind = "MATCH_INDIRECT_SELECTOR" if len(names) > 1 else "MATCH_INDIRECT"
+        self.actions = {None: [Field(name, 32) for name in names]}
+
+    def set_default(self, entry: Entry) -> None:
+        raise BfrtError(f"{self.name}: P4Runtime cannot set a member as the default action")
+
+    def default(self) -> Entry:
+        raise BfrtError(f"{self.name}: the default action is not a member")
+
+    def _action(self, entry: Entry) -> Any:
+        if len(entry.data) != 1:
+            names = " or ".join(of.name for of in self.actions[None])
+            raise BfrtError(f"{self.name}: {len(entry.data)} data fields; expected {names}")
+        return fy.P4IndirectAction(member_id=entry.data.get(MEMBER), group_id=entry.data.get(GROUP))
+
+    def _data(self, action: Any) -> tuple[dict[str, Any], str | None]:
+        pairs = {MEMBER: action.member_id, GROUP: action.group_id}
+        return {name: value for name, value in pairs.items() if value is not None}, None
+
+
+class MemberTable(Table):
+    """The members of an action profile."""
+
+    def __init__(self, connection: Connection, profile: Any, users: Sequence[Any]) -> None:
+        """`users` are the tables with this profile."""
+        actions: dict[str | None, list[Field]] = {
+            action.name: [Field(p.name, p.bitwidth) for p in action.params]
+            for table in users for action in table.actions
+        }  # fmt: skip
+        super().__init__(connection, profile.name, "ACTION_PROFILE", [Field(MEMBER, 32)], actions)
+        self._full_names = {a.alias: a.name for table in users for a in table.actions}
+
+    def add(self, *entries: Entry) -> None:
+        self.connection.write(self.name, [+self._member(e.keys, self.call(e)) for e in entries])
+
+    def modify(self, *entries: Entry) -> None:
+        self.connection.write(self.name, [~self._member(e.keys, self.call(e)) for e in entries])
+
+    def delete(self, *keys: Mapping[str, Key]) -> None:
+        self.connection.write(self.name, [-self._member(each) for each in keys])
+
+    def get(self, keys: Mapping[str, Key] | None = None) -> list[Entry]:
+        wanted = fy.P4ActionProfileMember(self.name) if keys is None else self._member(keys)
+        return [
+            Entry({MEMBER: Key(each.member_id)}, {**each.action.args},
+                  self._full_names[each.action.name])
+            for each in self.connection.read(self.name, wanted)
+            if keys is None or each.member_id == wanted.member_id  # P4Runtime's 0 means all
+        ]  # fmt: skip
+
+    def _member(self, keys: Mapping[str, Key], action: Any = None) -> Any:
+        number = self.number(keys)
+        return fy.P4ActionProfileMember(self.name, member_id=number, action=action)
+
+
+class SelectorTable(Table):
+    """The groups of an action selector. A member whose status is false is not in its group."""
+
+    STATUS, SIZE = "$ACTION_MEMBER_STATUS", "$MAX_GROUP_SIZE"
+
+    def __init__(self, connection: Connection, profile: Any) -> None:
+        self._profile = profile.name
+        # P4Info has the profile; the selector of the program is an annotation
+        names = [a.body.strip('"') for a in profile.annotations if a.name == "selector"]
+        data = [Field(MEMBER, 32, is_list=True), Field(self.STATUS, 1, is_list=True),
+                Field(self.SIZE, 32)]  # fmt: skip
+        super().__init__(
+            connection, names[0] if names else f"{profile.name}_sel", "SELECTOR",
+            [Field(GROUP, 32)], {None: data},
+        )  # fmt: skip
+
+    def add(self, *entries: Entry) -> None:
+        self.connection.write(self.name, [+self._group(each) for each in entries])
+
+    def modify(self, *entries: Entry) -> None:
+        groups = []
+        for entry in entries:
+            changed = self.merged(entry)
+            if MEMBER in entry.data and self.STATUS not in entry.data:
+                changed = replace(entry, data={**changed.data, self.STATUS: []})
+            groups.append(self._group(changed))
+        self.connection.write(self.name, [~each for each in groups])
+
+    def delete(self, *keys: Mapping[str, Key]) -> None:
+        self.connection.write(self.name, [-self._group(Entry(each, {})) for each in keys])
+
+    def get(self, keys: Mapping[str, Key] | None = None) -> list[Entry]:
+        group = fy.P4ActionProfileGroup(self._profile)
+        wanted = group if keys is None else self._group(Entry(keys, {}))
+        found = []
+        for each in self.connection.read(self.name, wanted):
+            if keys is not None and each.group_id != wanted.group_id:  # P4Runtime's 0 means all
+                continue
+            members = [m.member_id for m in each.members or () for _ in range(m.weight)]
+            data = {MEMBER: members, self.STATUS: [1] * len(members), self.SIZE: each.max_size}
+            found.append(Entry({GROUP: Key(each.group_id)}, data))
+        return found
+
+    def _group(self, entry: Entry) -> Any:
+        members = entry.data.get(MEMBER, [])
+        statuses = entry.data.get(self.STATUS) or [1] * len(members)
+        if len(statuses) != len(members):
+            raise BfrtError(f"{self.name}: {len(members)} members, but {len(statuses)} statuses")
+        weights = Counter(m for m, is_on in zip(members, statuses, strict=True) if is_on)
+        return fy.P4ActionProfileGroup(
+            self._profile, group_id=self.number(entry.keys), max_size=entry.data.get(self.SIZE, 0),
+            members=[fy.P4Member(m, weight=weight) for m, weight in weights.items()],
+        )  # fmt: skip
 
 
 def _key_name(name: str) -> str:
@@ -418,12 +424,6 @@ class ArrayTable(Table):
     def clear(self) -> None:
         self.add(*(Entry({self.index.name: Key(i)}, {}) for i in range(self.size)))
 
-    def at(self, keys: Mapping[str, Key]) -> int:
-        """Return the index of an entry. Raises BfrtError."""
-        if self.index.name not in keys:
-            raise BfrtError(f"{self.name}: no value for the key {self.index.name}")
-        return keys[self.index.name].value
-
 
 class RegisterTable(ArrayTable):
     """A register of numbers (`NAME.f1`) or of structs (`NAME.field`)."""
@@ -442,10 +442,10 @@ class RegisterTable(ArrayTable):
             for name, value in given.items()
         }
         data: Any = values if self._is_struct else values["f1"]
-        return fy.P4RegisterEntry(self.name, index=self.at(entry.keys), data=data)
+        return fy.P4RegisterEntry(self.name, index=self.number(entry.keys), data=data)
 
     def get(self, keys: Mapping[str, Key] | None = None) -> list[Entry]:
-        index = None if keys is None else self.at(keys)
+        index = None if keys is None else self.number(keys)
         cells = self.connection.read(self.name, fy.P4RegisterEntry(self.name, index=index))
         return [
             Entry(
@@ -471,10 +471,10 @@ class CounterTable(ArrayTable):
     def cell(self, entry: Entry) -> Any:
         packets, size = (entry.data.get(of.name, 0) for of in self.actions[None])
         data = fy.P4CounterData(packet_count=packets, byte_count=size)
-        return fy.P4CounterEntry(self.name, index=self.at(entry.keys), data=data)
+        return fy.P4CounterEntry(self.name, index=self.number(entry.keys), data=data)
 
     def get(self, keys: Mapping[str, Key] | None = None) -> list[Entry]:
-        index = None if keys is None else self.at(keys)
+        index = None if keys is None else self.number(keys)
         packets, size = (of.name for of in self.actions[None])
         return [
             Entry(
@@ -502,10 +502,10 @@ class MeterTable(ArrayTable):
             entry.data.get(of.name, 0) * self._factor for of in self.actions[None]
         )
         config = fy.P4MeterConfig(cir=cir, cburst=cbs, pir=pir, pburst=pbs)
-        return fy.P4MeterEntry(self.name, index=self.at(entry.keys), config=config)
+        return fy.P4MeterEntry(self.name, index=self.number(entry.keys), config=config)
 
     def get(self, keys: Mapping[str, Key] | None = None) -> list[Entry]:
-        index = None if keys is None else self.at(keys)
+        index = None if keys is None else self.number(keys)
         names = [of.name for of in self.actions[None]]
         found = []
         for cell in self.connection.read(self.name, fy.P4MeterEntry(self.name, index=index)):
@@ -516,274 +516,9 @@ class MeterTable(ArrayTable):
         return found
 
 
-@dataclass
-class StoredTable(Table):
-    """A table of the device, e.g. of multicast nodes. Its entries are kept here."""
-
-    entries: dict[int, Entry] = field(default_factory=dict)
-
-    def add(self, *entries: Entry) -> None:
-        for entry in entries:
-            number = self.number(entry.keys)
-            if number in self.entries:
-                raise BfrtError(f"{self.name}: {self.keys[0].name} {number} already exists")
-            self.write(number, entry, is_new=True)
-            self.entries[number] = entry
-
-    def modify(self, *entries: Entry) -> None:
-        for entry in entries:
-            number = self.number(entry.keys)
-            self.existing(number)
-            changed = self.merged(entry)
-            self.write(number, changed, is_new=False)
-            self.entries[number] = changed
-
-    def delete(self, *keys: Mapping[str, Key]) -> None:
-        for each in keys:
-            number = self.number(each)
-            self.existing(number)
-            self.remove(number)
-            del self.entries[number]
-
-    def get(self, keys: Mapping[str, Key] | None = None) -> list[Entry]:
-        if keys is None:
-            return [*self.entries.values()]
-        number = self.number(keys)
-        return [self.entries[number]] if number in self.entries else []
-
-    def existing(self, number: int) -> Entry:
-        """Return an entry. Raises BfrtError."""
-        if number not in self.entries:
-            known = ", ".join(map(str, self.entries)) or "none"
-            raise BfrtError(f"{self.name}: no {self.keys[0].name} {number}; existing: {known}")
-        return self.entries[number]
-
-    def number(self, keys: Mapping[str, Key]) -> int:
-        """Return the value of the only key. Raises BfrtError."""
-        if self.keys[0].name not in keys:
-            raise BfrtError(f"{self.name}: no value for the key {self.keys[0].name}")
-        return keys[self.keys[0].name].value
-
-    def write(self, number: int, entry: Entry, *, is_new: bool) -> None:
-        """Write an entry to the switch. Tables that do not override it only store entries."""
-
-    def remove(self, number: int) -> None:
-        """Delete an entry in the switch."""
-
-
-class NodeTable(StoredTable):
-    """Multicast nodes, which are part of groups."""
-
-    groups: GroupTable
-
-    def __init__(self, connection: Connection) -> None:
-        data = [Field("$MULTICAST_RID", 16), Field("$MULTICAST_LAG_ID", is_list=True),
-                Field("$DEV_PORT", 9, is_list=True)]  # fmt: skip
-        super().__init__(
-            connection, "$pre.node", "PRE_NODE", [Field("$MULTICAST_NODE_ID", 32)], {None: data}
-        )
-
-    def modify(self, *entries: Entry) -> None:
-        super().modify(*entries)
-        for entry in entries:
-            self.groups.modify(*self.groups.with_node(self.number(entry.keys)))
-
-    def remove(self, number: int) -> None:
-        """Remove the node from its groups."""
-        for group in self.groups.with_node(number):
-            left = [node for node in group.data[GroupTable.NODES] if node != number]
-            self.groups.modify(Entry(group.keys, {GroupTable.NODES: left}))
-
-    def replicas(self, node: int) -> list[tuple[int, int]]:
-        """Return the port and the rid of each copy. Raises BfrtError."""
-        data = self.existing(node).data
-        if data.get("$MULTICAST_LAG_ID"):
-            raise BfrtError(f"{self.name}: node {node}: P4Runtime has no link aggregation groups")
-        return [(port, data.get("$MULTICAST_RID", 0)) for port in data.get("$DEV_PORT", [])]
-
-
-class GroupTable(StoredTable):
-    """Multicast groups. The nodes of groups that an earlier script has added are unknown."""
-
-    NODES = "$MULTICAST_NODE_ID"
-
-    def __init__(self, connection: Connection, nodes: NodeTable) -> None:
-        names = (self.NODES, "$MULTICAST_NODE_L1_XID_VALID", "$MULTICAST_NODE_L1_XID")
-        data = [Field(name, is_list=True) for name in names]
-        super().__init__(connection, "$pre.mgid", "PRE_MGID", [Field("$MGID", 16)], {None: data})
-        self._nodes = nodes
-        nodes.groups = self
-        for group in connection.read(self.name, fy.P4MulticastGroupEntry()):
-            self.entries[group.multicast_group_id] = Entry(
-                {"$MGID": Key(group.multicast_group_id)}, {}
-            )
-
-    def with_node(self, node: int) -> list[Entry]:
-        """Return the groups that contain a node."""
-        return [each for each in self.entries.values() if node in each.data.get(self.NODES, [])]
-
-    def write(self, number: int, entry: Entry, *, is_new: bool) -> None:
-        replicas: list[tuple[int, int]] = []
-        for node in entry.data.get(self.NODES, []):
-            for port, rid in self._nodes.replicas(node):
-                while (port, rid) in replicas:  # P4Runtime refuses equal copies
-                    rid += 1
-                replicas.append((port, rid))
-        group = fy.P4MulticastGroupEntry(number, replicas=replicas)
-        self.connection.write(self.name, [+group if is_new else ~group])
-
-    def remove(self, number: int) -> None:
-        self.connection.write(self.name, [-fy.P4MulticastGroupEntry(number)])
-
-
-class MirrorTable(StoredTable):
-    """Mirror sessions, which are clone sessions of P4Runtime."""
-
-    PORT, LENGTH = "$ucast_egress_port", "$max_pkt_len"
-
-    def __init__(self, connection: Connection) -> None:
-        names = ("$direction", self.PORT, "$ucast_egress_port_valid", "$session_enable",
-                 self.LENGTH, "$egress_port_queue", "$ingress_cos", "$packet_color")  # fmt: skip
-        super().__init__(
-            connection, "$mirror.cfg", "MIRROR_CFG", [Field("$sid", 16)],
-            {"$normal": [Field(name) for name in names]},
-        )  # fmt: skip
-        for session in connection.read(self.name, fy.P4CloneSessionEntry()):
-            data = dict(zip([self.PORT], session.replicas, strict=False))
-            data |= {self.LENGTH: session.packet_length_bytes, "$session_enable": bool(data)}
-            keys = {"$sid": Key(session.session_id)}
-            self.entries[session.session_id] = Entry(keys, data, "$normal")
-
-    def write(self, number: int, entry: Entry, *, is_new: bool) -> None:
-        port, length = entry.data.get(self.PORT), entry.data.get(self.LENGTH, 0)
-        is_valid = entry.data.get("$ucast_egress_port_valid", True)
-        is_enabled = entry.data.get("$session_enable", True)
-        if port is None or not is_valid:
-            raise BfrtError(f"{self.name}: session {number}: expected {self.PORT}")
-        session = fy.P4CloneSessionEntry(
-            number, replicas=[port] if is_enabled else [], packet_length_bytes=length
-        )
-        self.connection.write(self.name, [+session if is_new else ~session])
-
-    def remove(self, number: int) -> None:
-        self.connection.write(self.name, [-fy.P4CloneSessionEntry(number)])
-
-
-class PortTable(StoredTable):
-    """Ports. The network defines their rates, so the settings have no effect."""
-
-    def __init__(self, connection: Connection) -> None:
-        names = ("$SPEED", "$FEC", "$N_LANES", "$PORT_ENABLE", "$AUTO_NEGOTIATION",
-                 "$LOOPBACK_MODE", "$PORT_DIR", "$TX_MTU", "$RX_MTU")  # fmt: skip
-        super().__init__(
-            connection, "$PORT", "PORT_CFG", [Field("$DEV_PORT", 9)],
-            {None: [Field(name) for name in names]},
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Digest:
-    """A digest of the program. Its messages arrive after Tables.subscribe()."""
-
-    name: str
-    kind: str = "LEARN"
-
-
-class Tables:
-    """All tables and digests of a switch."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        info = connection.switch.p4info
-        self.digests = [Digest(each.name) for each in info.digests]
-        # names of digests, and messages: maps from field to value
-        self.received: Queue[tuple[str, list[Any]]] = Queue()
-        self._subscribed: set[str] = set()
-        nodes = NodeTable(connection)
-        self.of_device: list[Table] = [
-            nodes, GroupTable(connection, nodes), MirrorTable(connection), PortTable(connection)
-        ]  # fmt: skip
-        self.of_program: list[Table] = [
-            *(MatchTable(connection, table) for table in info.tables),
-            *(RegisterTable(connection, each) for each in info.registers),
-            *(CounterTable(connection, each) for each in info.counters),
-            *(MeterTable(connection, each, "BYTES" in each.unit.name) for each in info.meters),
-        ]
-
-    def next_digest(self, timeout_s: float) -> tuple[str, list[Any]] | None:
-        """Return name and messages of the next digest, or None if none arrives in time.
-
-        Raises BfrtError if the connection has ended.
-        """
-        try:
-            return self.received.get(timeout=timeout_s)
-        except Empty:
-            self.require_up()
-            return None
-
-    def require_up(self) -> None:
-        """Raise BfrtError if the connection has ended."""
-        self._connection.require_up("digests")
-
-    def find(self, name: str) -> Table:
-        """Return the table with this name. Raises BfrtError.
-
-        `pipe.` may precede the name, and names of device tables may lack the `$`.
-        """
-        for table in self.of_device:
-            if table.name in (name, f"${name}"):
-                return table
-        if name.startswith(ONLY_ON_TOFINO):
-            raise BfrtError(f"{name}: only a Tofino has this table")
-        return _find("table", name, self.of_program)
-
-    def find_digest(self, name: str) -> Digest:
-        """Return the digest with this name. Raises BfrtError."""
-        return _find("digest", name, self.digests)
-
-    def subscribe(self, digest: Digest) -> None:
-        """Let the switch send the messages of a digest, which arrive in `received`."""
-        if digest.name not in self._subscribed:
-            self._subscribed.add(digest.name)
-            self._connection.subscribe(digest.name, self.received)
-
-
-def _find(kind: str, name: str, objects: Sequence[T]) -> T:
-    try:
-        return find(kind, name.removeprefix("pipe."), objects)
-    except CommandError as error:
-        raise BfrtError(str(error)) from None
-
-
 def _widths(register: Any) -> dict[str, int]:
     """Return the numbers of bits of a register's fields. BfRt calls an only number f1."""
     of = register.type_spec
     if isinstance(of, P4StructType):
         return {name: getattr(member, "bitwidth", 1) for name, member in of.members.items()}
     return {"f1": getattr(of, "bitwidth", 1)}
-
-
-def data_of(table: Table, action: str | None, given: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Convert the values of data fields to numbers or lists of numbers. Raises BfrtError.
-
-    Text stays text in tables of the device (`$direction`: "INGRESS").
-    """
-    fields = {of.name: of for of in table.data_fields(action)}
-    found: dict[str, Any] = {}
-    for name, value in given:
-        if name not in fields:
-            known = ", ".join(fields) or "none"
-            raise BfrtError(f"{table.name}: no data field {name!r}; expected {known}")
-        of = fields[name]
-        if isinstance(table, RegisterTable) and isinstance(value, list | tuple):
-            value = next(iter(value), value)  # one value per pipe
-        if of.is_list != isinstance(value, list | tuple):
-            expected = "a list" if of.is_list else "one value"
-            raise BfrtError(f"{table.name}: {name}: {value!r}: expected {expected}")
-        if isinstance(value, list | tuple):
-            found[name] = [table.value(of, each) for each in value]
-        elif isinstance(value, str) and isinstance(table, StoredTable):
-            found[name] = value
-        else:
-            found[name] = table.value(of, value)
-    return found

@@ -111,6 +111,18 @@ def test_multicast_and_unicast(tmp_path: Path) -> None:
     assert switch.process(1, data(1), 0) == []
 
 
+def test_a_host_at_port_68_replaces_the_packet_generator(tmp_path: Path) -> None:
+    switch = engine(
+        tmp_path,
+        parser_locals="pktgen_timer_header_t timer;",
+        states="state more { pkt.extract(timer); pkt.extract(hdr.d); hdr.d.b = timer.packet_id; "
+        "transition accept; }",
+        ingress="hdr.d.a = (bit<8>)ig.ingress_port;",
+    )
+    timer = bytes([5, 0, 0, 1, 0, 7])  # application, padding, batch, packet
+    assert switch.process(68, timer + data(), 0) == [(2, data(a=68, b=7))]
+
+
 def test_copy_to_cpu(tmp_path: Path) -> None:
     switch = engine(tmp_path, ingress="tm.copy_to_cpu = 1; dprsr.drop_ctl = hdr.d.op[2:0];")
     assert sorted(switch.process(1, data(0), 0)) == [(2, data(0)), (64, data(0))]

@@ -104,6 +104,8 @@ class ExternObjects:
         self.messages.preamble(
             message, ids.ACTION_PROFILE, profile_of(item)[0], annotations, _PROFILE_ANNOTATIONS
         )
+        if profile_of(item)[0] != item.name:  # P4Info has no selectors
+            message.preamble.annotations.append(f'@selector("{item.name}")')
         is_selector = item.kind == "action_selector"
         message.with_selector = is_selector
         _, message.size = profile_of(item)

@@ -17,9 +17,10 @@ import finsy as fy
 import loaded
 import pytest
 
-from importers.bfrt import shell
+from importers.bfrt import cli, shell
 from importers.bfrt.cli import run_script
-from importers.bfrt.tables import Digest, Field, PerPipe, Tables
+from importers.bfrt.switch import Digest, Tables
+from importers.bfrt.tables import Field, PerPipe
 from telemark import REPOSITORY
 
 COMMAND = REPOSITORY / "telemark" / "cli.py"
@@ -285,7 +286,8 @@ GRPC = (
         (f"{GRPC}; t.entry_del(gc.Target(), [t.make_key([])])", "no value for the key hdr.probe."),
         (f"{GRPC}; i.table_get('$PORT_STAT')", "$PORT_STAT: only a Tofino has this table"),
         (f"{GRPC}; list(t.entry_get(gc.Target(), [k]))", "exact_t: no entry with these keys"),
-        ("bfrt.port.port_hdl_info.get(1, 0)", "port.port_hdl_info: only a Tofino has this table"),
+        ("bfrt.port.port_stat.get(1)", "port.port_stat: only a Tofino has this table"),
+        ("bfrt.port.port_hdl_info.add(1, 0, 5)", "$PORT_HDL_INFO: this table cannot be changed"),
         ("import port_mgr_pd_rpc; port_mgr_pd_rpc.connect()", "connect: only Tofino's SDE has"),
         ("bfrt.x.pipe.Ingress.exact_t.get(regex=True, mac='^1')", "get() cannot search keys"),
         ("bfrt.x.pipe.Ingress.exact_t.add_with_send(1, 2, 3)", "3 values; expected mac, port"),
@@ -309,6 +311,17 @@ GRPC = (
          " prefix_len=-1)])", "hdr.probe.address: value '-1': expected 0 to 0x3f"),
         (f"{GRPC}; gc.port_hdl_info", "bfrt_grpc.client: port_hdl_info is not supported"),
         (f"{GRPC}; t.attribute_get(gc.Target(), '')", "Table.attribute_get is not supported"),
+        ("mac(5)", "AttributeError: 'int' object has no attribute 'replace'"),
+        ("ip('ten')", "ValueError: 'ten' does not appear to be an IPv4 or IPv6 address"),
+        (f"{GRPC}; t.entry_add()", "TypeError: Table.entry_add() missing 1 required positional"),
+        (f"{GRPC}; t.make_key(['mac'])", "AttributeError: 'str' object has no attribute 'name'"),
+        (f"{GRPC}; t.entry_del(gc.Target(), [5])", "AttributeError: 'int' object has no attribute"),
+        ("bfrt.x.pipe.Ingress.exact_t.push(1)", "no method 'push'"),
+        ("bfrt.x.pipe.Ingress.exact_t.symmetric_mode_set()", "TypeError: Node.symmetric_mode_set"),
+        ("bfrt.x.pipe.Ingress.indirect_t.add(1)", "0 data fields; expected $ACTION_MEMBER_ID"),
+        ("bfrt.x.pipe.Ingress.selected_t.add(1, 2, 3)", "$ACTION_MEMBER_ID or $SELECTOR_GROUP_ID"),
+        ("bfrt.x.pipe.Ingress.selector.add(1, [1, 2], [True])", "2 members, but 1 statuses"),
+        ("bfrt.x.pipe.Ingress.selector.add(1, [77])", "there is no member 77"),
     ],
 )  # fmt: skip
 def test_wrong_calls_end_the_script_with_one_line(
@@ -320,6 +333,96 @@ def test_wrong_calls_end_the_script_with_one_line(
     assert "setup.py:2: " in error
     assert why in error
     assert error.count("\n") == 1
+
+
+def test_an_exception_of_the_script_in_a_callback_is_no_wrong_call() -> None:
+    assert not cli._is_wrong_call(TypeError("add() takes 1 positional argument"))
+    assert cli._is_wrong_call(TypeError("Node.delete() takes 1 positional argument"))
+
+
+PROFILES = """
+p4 = bfrt.x.pipe.Ingress
+p4.members.add_with_send(1, port=5)
+p4.members.entry_with_send(2, 6).push()
+p4.members.add_with_send(3, 7)
+p4.members.mod_with_send(3, 8)
+p4.selector.add(SELECTOR_GROUP_ID=4, MAX_GROUP_SIZE=8, ACTION_MEMBER_ID=[1, 2, 3],
+                ACTION_MEMBER_STATUS=[True, False, True])
+p4.selected_t.add(mac=9, SELECTOR_GROUP_ID=4)
+p4.selected_t.add(mac=10, ACTION_MEMBER_ID=2)
+"""
+
+
+def test_action_profiles_and_selectors(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    script = (
+        PROFILES
+        + """
+p4.selector.mod(SELECTOR_GROUP_ID=4, ACTION_MEMBER_ID=[3, 2])
+assert p4.members.get(0) == p4.selector.get(0) == -1  # P4Runtime's 0 means all
+print(p4.selector.get(4).data, p4.members.get(3), p4.selected_t.get(10).data)
+"""
+    )
+    assert bfrt(script) == 0
+    (group,) = read(fy.P4ActionProfileGroup("Ingress.members"))
+    assert ([m.member_id for m in group.members], group.max_size) == ([3, 2], 8)
+    members = read(fy.P4ActionProfileMember("Ingress.members"))
+    assert {m.member_id: m.action.args["port"] for m in members} == {1: 5, 2: 6, 3: 8}
+    entries = read(fy.P4TableEntry("Ingress.selected_t"))
+    assert {e.action.group_id for e in entries} == {4, None}
+    assert (
+        bfrt("import bfrt_grpc.client as gc; gc.ClientInterface('', 0, 0).clear_all_tables()") == 0
+    )
+    assert not read(fy.P4ActionProfileMember("Ingress.members"))
+
+
+def test_a_member_whose_status_is_false_is_not_in_its_group(
+    bfrt: Callable[[str], int], read: Callable[[Any], list[Any]]
+) -> None:
+    assert bfrt(PROFILES) == 0
+    (group,) = read(fy.P4ActionProfileGroup("Ingress.members"))
+    assert [m.member_id for m in group.members] == [1, 3]
+    assert (
+        bfrt("p = bfrt.x.pipe.Ingress; p.selected_t.clear(); p.selector.clear(); p.members.clear()")
+        == 0
+    )
+
+
+def test_members_of_bfrt_grpc(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = """
+import bfrt_grpc.client as gc
+info = gc.ClientInterface("", 0, 0).bfrt_info_get()
+members, table = info.table_get("Ingress.single"), info.table_get("Ingress.indirect_t")
+number, target = gc.DataTuple("$ACTION_MEMBER_ID", 1), gc.Target()
+members.entry_add(target, [members.make_key([gc.KeyTuple("$ACTION_MEMBER_ID", 1)])],
+                  [members.make_data([gc.DataTuple("port", 3)], "Ingress.send")])
+key = table.make_key([gc.KeyTuple("hdr.probe.mac", 5)])
+table.entry_add(target, [key], [table.make_data([number])])
+print([data.to_dict() for data, _ in table.entry_get(target, [key])])
+table.entry_del(target)
+members.entry_del(target)
+"""
+    assert bfrt(script) == 0
+    assert "{'$ACTION_MEMBER_ID': 1, 'action_name': None" in capsys.readouterr().out
+
+
+def test_ports_of_the_front_panel(
+    bfrt: Callable[[str], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A network has no board: channel 0 of connector 5 is port 5."""
+    script = """
+import bfrt_grpc.client as gc
+print(bfrt.port.port_hdl_info.get(CONN_ID=5, CHNL_ID=0, print_ents=False).data[b"$DEV_PORT"])
+t = gc.ClientInterface("", 0, 0).bfrt_info_get().table_get("$PORT_HDL_INFO")
+keys = t.make_key([gc.KeyTuple("$CONN_ID", 3), gc.KeyTuple("$CHNL_ID", 2)])
+print(next(t.entry_get(gc.Target(), [keys]))[0].to_dict()["$DEV_PORT"])
+print(bfrt.port.port_hdl_info.get(64, 0))
+"""
+    assert bfrt(script) == 0
+    assert capsys.readouterr().out == ("5\n259\n$PORT_HDL_INFO: no entry with these keys\n-1\n")
 
 
 def test_scripts_get_their_arguments_and_set_the_exit_status(
@@ -661,7 +764,7 @@ def test_a_listener_that_never_answers(silent: socket.socket, tmp_path: Path) ->
     script.write_text("")
     address = f"127.0.0.1:{silent.getsockname()[1]}"
     code = (
-        "import sys; from importers.bfrt import tables; tables.CONNECT_S = 0.5\n"
+        "import sys; from importers.bfrt import connection; connection.CONNECT_S = 0.5\n"
         f"from telemark.cli import main; sys.exit(main(['bfrt', '--switch', '{address}', "
         f"'{script}']))"
     )

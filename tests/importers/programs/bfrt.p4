@@ -49,6 +49,20 @@ control Ingress(inout headers_t hdr, inout metadata_t md, in ingress_intrinsic_m
         actions = { send; NoAction; }
         default_action = NoAction();
     }
+    ActionProfile(16) members;
+    Hash<bit<16>>(HashAlgorithm_t.CRC16) hash;
+    ActionSelector(members, hash, SelectorMode_t.FAIR, 8, 4) selector;
+    table selected_t {
+        key = { hdr.probe.mac: exact; hdr.probe.address: selector; }
+        actions = { send; drop; }
+        implementation = selector;
+    }
+    ActionProfile(16) single;
+    table indirect_t {
+        key = { hdr.probe.mac: exact; }
+        actions = { send; drop; }
+        implementation = single;
+    }
     apply {
         hdr.probe.number = (bit<16>) (add.execute(1) + mark.execute(2)) + (bit<16>) pace.execute(3);
         counts.count(4);
@@ -56,6 +70,8 @@ control Ingress(inout headers_t hdr, inout metadata_t md, in ingress_intrinsic_m
         exact_t.apply();
         masked_t.apply();
         prefix_t.apply();
+        selected_t.apply();
+        indirect_t.apply();
     }
 }
 
