@@ -22,7 +22,13 @@ from telemark.backends.virtual.network import VirtualBackend
 from telemark.errors import TestbedError, note_invalid
 from telemark.results.provenance import P4Source
 from telemark.session.run import Run
-from telemark.topology.checks import check_addresses, check_ports, check_topology, device_ids
+from telemark.topology.checks import (
+    check_addresses,
+    check_cpu_ports,
+    check_ports,
+    check_topology,
+    device_ids,
+)
 from telemark.topology.links import ETHERNET_BYTES, USUAL_MTU, check_mtu
 
 __all__ = ["LinkEnd", "Network"]
@@ -255,7 +261,7 @@ class Network:
         if unknown:
             raise TestbedError(f"switch_options: no switches {', '.join(sorted(unknown))}")
         ids = device_ids(self.topo)
-        check_ports(self.topo, self._switch_options, self._run.target)
+        check_ports(self.topo, self._run.target)
         if not 0 <= self._control_delay_us <= MAX_CONTROL_DELAY_US:
             raise TestbedError(
                 f"control_delay_us {self._control_delay_us:g}: "
@@ -266,11 +272,14 @@ class Network:
         self._report_progress(f"compiling {', '.join(names)}")
         self.folder.mkdir()
         new = {*sources.values()} - self._run.programs.keys()
+        built = programs.build(sources, self.folder, self._run.programs)
+        architectures = {name: each.compiled.architecture for name, each in built.items()}
+        check_cpu_ports(self.topo, self._switch_options, architectures)
         settings = Settings(
             topo=self.topo,
             name=self.name,
             folder=self.folder,
-            programs=programs.build(sources, self.folder, self._run.programs),
+            programs=built,
             seed=self.seed,
             mtu_bytes=self.mtu_bytes,
             capture=self._capture,

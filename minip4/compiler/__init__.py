@@ -29,6 +29,11 @@ class CompiledProgram:
     p4info: p4i.P4Info
     warnings: tuple[P4Warning, ...]
 
+    @property
+    def architecture(self) -> str:
+        """v1model, or tna (also for programs for Tofino 2)."""
+        return str(self.bmv2_json["__meta__"].get("architecture", "v1model"))
+
 
 def compile_p4(
     path: str | Path, include_dirs: Sequence[str | Path] = (), defines: Sequence[str] = ()

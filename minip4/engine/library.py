@@ -61,6 +61,7 @@ _FUNCTIONS: Signatures = {
     "engine_share_pool": (None, [handle, handle]),
     "engine_set_priorities": (None, [handle, c_uint32]),
     "engine_deflect_on_drop": (None, [handle, c_bool]),
+    "engine_set_cpu_port": (None, [handle, c_uint16]),
     "engine_set_link": (c_bool, [handle, c_uint16, POINTER(LinkConfig)]),
     "engine_counters": (None, [handle, handle]),
     "engine_port_counters": (None, [handle, c_uint16, handle]),

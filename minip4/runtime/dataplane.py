@@ -157,6 +157,8 @@ class PortCalls(Protocol):
 
     def deflect_on_drop(self, *, is_on: bool) -> None: ...
 
+    def set_cpu_port(self, port: int) -> None: ...
+
     def set_queue(
         self, port: int, priority: int, *, depth_packets: int, depth_bytes: int, rate_pps: int,
         rate_bps: int,

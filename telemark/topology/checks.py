@@ -87,20 +87,14 @@ def check_addresses(hosts: Sequence[Any]) -> None:
                 )
 
 
-def check_ports(topo: Topo, options: Mapping[str, Sequence[str]], target: str) -> None:
-    """Raise TestbedError for links at invalid ports, at the CPU port, or at a port with a link."""
+def check_ports(topo: Topo, target: str) -> None:
+    """Raise TestbedError for links at invalid ports, or at a port with a link."""
     taken: set[tuple[str, int]] = set()
     for _, _, info in topo.links(sort=True, withInfo=True):
         for end in "12":
             switch, port = info[f"node{end}"], info[f"port{end}"]
             if not topo.isSwitch(switch):
                 continue
-            own = options.get(switch, ())
-            if ("--cpu-port", str(port)) in pairwise(own):
-                raise TestbedError(
-                    f"switch {switch}: port {port} is the CPU port but has a link; use another "
-                    f"port, e.g. addLink(..., port{end}={port + 1})"
-                )
             if not 0 <= port < PORTS[target]:
                 raise TestbedError(
                     f"switch {switch}: port {port}: with --target {target} expected 0 to "
@@ -109,6 +103,22 @@ def check_ports(topo: Topo, options: Mapping[str, Sequence[str]], target: str) -
             if (switch, port) in taken:
                 raise TestbedError(f"switch {switch}: port {port} is used by two links")
             taken.add((switch, port))
+
+
+def check_cpu_ports(
+    topo: Topo, options: Mapping[str, Sequence[str]], architectures: Mapping[str, str]
+) -> None:
+    """Raise TestbedError for links at the CPU port, except in TNA."""
+    for _, _, info in topo.links(sort=True, withInfo=True):
+        for end in "12":
+            switch, port = info[f"node{end}"], info[f"port{end}"]
+            if ("--cpu-port", str(port)) not in pairwise(options.get(switch, ())):
+                continue
+            if architectures[switch] != "tna":
+                raise TestbedError(
+                    f"switch {switch}: port {port} is the CPU port but has a link; use another "
+                    f"port, e.g. addLink(..., port{end}={port + 1})"
+                )
 
 
 def _is_address(text: str) -> bool:

@@ -130,6 +130,14 @@ def test_copy_to_cpu(tmp_path: Path) -> None:
     assert switch.process(1, data(2), 0) == [(2, data(2))]
 
 
+def test_copy_to_another_cpu_port(tmp_path: Path) -> None:
+    switch = engine(
+        tmp_path, ingress="tm.copy_to_cpu = 1;", egress="hdr.d.b = (bit<16>)eg.egress_port;"
+    )
+    switch.set_cpu_port(320)
+    assert sorted(switch.process(1, data(), 0)) == [(2, data(b=2)), (320, data(b=320))]
+
+
 MIRROR = "Mirror(1) mirror;"
 OF_INGRESS = "if (dprsr.mirror_type == 1) { mirror.emit<bridge_t>(md.session, {5, md.n}); }"
 BY_KIND = """

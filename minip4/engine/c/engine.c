@@ -65,6 +65,7 @@ struct engine *engine_create(const struct engine_driver *driver, uint64_t seed)
     if (driver)
         e->driver = *driver;
     e->priorities = 1;
+    e->cpu_port = 64; /* of Tofino models with one pipe */
     e->next_due_ns = e->again_due_ns = UINT64_MAX;
     for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++)
         e->port[i].number = (uint16_t)i;

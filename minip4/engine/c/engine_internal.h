@@ -90,6 +90,7 @@ struct engine {
     struct port port[ENGINE_MAX_PORTS];
     /* Data that packets need less often. */
     bool deflects;
+    uint16_t cpu_port; /* of copy_to_cpu in TNA */
     uint64_t pending[ENGINE_MAX_PORTS / 64]; /* bits of ports that are due */
     uint64_t again_due_ns;     /* time when deferred work continues, or UINT64_MAX */
     uint64_t drifts_since_ns;

@@ -74,6 +74,13 @@ void engine_deflect_on_drop(struct engine *e, bool is_on)
     engine_unlock(e);
 }
 
+void engine_set_cpu_port(struct engine *e, uint16_t port)
+{
+    engine_lock(e);
+    e->cpu_port = port;
+    engine_unlock(e);
+}
+
 static void set_rate(struct shaper *shaper, uint64_t rate, uint64_t now_ns)
 {
     if (shaper->rate != rate)

@@ -50,6 +50,10 @@ class PortControl(Core):
         """
         self.library.engine_deflect_on_drop(self.handle, is_on)
 
+    def set_cpu_port(self, port: int) -> None:
+        """Set the port to which TNA programs send copies with copy_to_cpu (at first, 64)."""
+        self.library.engine_set_cpu_port(self.handle, port)
+
     def set_queue(
         self, port: int, priority: int, *, depth_packets: int, depth_bytes: int = 0,
         rate_pps: int = 0, rate_bps: int = 0,

@@ -78,7 +78,11 @@ class Messages:
 
     def _packet_out(self, packet: p4r.PacketOut) -> None:
         if not self._cpu_port:
-            raise StatusError(Code.FAILED_PRECONDITION, "the switch was started without --cpu-port")
+            raise StatusError(
+                Code.FAILED_PRECONDITION,
+                "the switch has no port for packet-out: it was started without --cpu-port, or the "
+                "CPU port has an interface",
+            )
         frame = self._device.running_pipeline.packet_out.pack(packet)
         if not self._driver.cpu_send(frame):
             raise StatusError(

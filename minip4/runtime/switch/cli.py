@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--p4info", type=Path, metavar="FILE",
         help="P4Info of the program (text); without it, a controller must push a pipeline"
     )  # fmt: skip
-    add("--cpu-port", type=port_number, metavar="PORT", help="port of packet-in and packet-out")
+    add("--cpu-port", type=port_number, metavar="PORT",
+        help="port of packet-in and packet-out; in TNA also of copy_to_cpu (there: default 64)"
+    )  # fmt: skip
     add("--link", type=port_options.link, action="append", default=[], dest="links",
         metavar="PORT:KEY=VALUE,...",
         help="add a link to a port (repeatable); keys: " + ", ".join(LINK_KEYS))  # fmt: skip

@@ -95,10 +95,6 @@ class SwitchOptions:
         _refuse_twice("port", ports)
         _refuse_twice("interface", [interface.name for interface in self.interfaces])
         _refuse_twice("link of port", [link.port for link in self.links if not link.is_seed_alone])
-        if self.cpu_port in ports:
-            raise Minip4Error(
-                f"port {self.cpu_port} cannot be both the CPU port and bound to an interface"
-            )
         for port in links:
             if port not in ports:
                 raise Minip4Error(f"--link: port {port} has no interface (-i {port}@INTERFACE)")

@@ -22,6 +22,7 @@ class PortSettings:
         """Initialize the settings of a switch with these ports. Raises Minip4Error."""
         self.priority_queues = options.priority_queues
         self._deflects_on_drop = options.deflect_on_drop
+        self._cpu_port = options.cpu_port
         self._ports = set(ports)
         if options.cpu_port is not None:
             self._ports.add(options.cpu_port)
@@ -40,6 +41,8 @@ class PortSettings:
         """Apply all settings to a new data plane."""
         dataplane.set_priorities(self.priority_queues)
         dataplane.deflect_on_drop(is_on=self._deflects_on_drop)
+        if self._cpu_port is not None:
+            dataplane.set_cpu_port(self._cpu_port)
         for link in self._links.values():
             set_link(dataplane, link)
         for queue in self._queues.values():

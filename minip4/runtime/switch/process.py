@@ -78,6 +78,7 @@ class _Switch:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopping.set)
         self._engine = self._make_engine(program)
+        controller_port = self._controller_port()
         self._settings.apply(self._engine)
         if options.trace is not None:
             self._trace = TraceWriter(self._engine, options.trace)
@@ -90,13 +91,13 @@ class _Switch:
         self._driver = Driver(
             self._engine,
             {interface.port: interface.name for interface in options.interfaces},
-            cpu_port=options.cpu_port,
+            cpu_port=controller_port,
             capture_folder=options.pcap,
             loss_folder=options.drop_log,
             stamp_folder=options.stamp_log,
             snaplen=options.snaplen,
         )
-        self._messages = Messages(device, self._driver, cpu_port=options.cpu_port is not None)
+        self._messages = Messages(device, self._driver, cpu_port=controller_port is not None)
         messages = self._messages
         self._device = device
         self._interfaces = Interfaces(
@@ -107,7 +108,7 @@ class _Switch:
             await control.start(options.control)
         self._driver.start()  # starts before a controller can replace the engine
         self._interfaces.start()
-        messages.start(None if options.cpu_port is None else self._driver.cpu_fd)
+        messages.start(None if controller_port is None else self._driver.cpu_fd)
         try:
             server, port = await serve(
                 Service(device, messages), options.grpc_server_addr, self._credentials
@@ -145,6 +146,18 @@ class _Switch:
     def wake(self) -> None:
         """Tell the driver that work may be due earlier than the driver expects."""
         self._driver.wake()
+
+    def _controller_port(self) -> int | None:
+        """Return the port of packet-in and packet-out, or None.
+
+        In TNA, the CPU port may have an interface. Then frames to this port leave there.
+        """
+        port = self._options.cpu_port
+        if port not in (interface.port for interface in self._options.interfaces):
+            return port
+        if self._engine.program.architecture != "tna":
+            raise Minip4Error(f"port {port} cannot be both the CPU port and bound to an interface")
+        return None
 
     def _make_engine(self, program: dict[str, Any]) -> Engine:
         options = self._options

@@ -107,6 +107,9 @@ void engine_set_queue(struct engine *engine, uint16_t port, uint32_t priority,
  * themselves are not processed. The default is off. */
 void engine_deflect_on_drop(struct engine *engine, bool is_on);
 
+/* Set the port to which TNA programs send copies with copy_to_cpu. The default is 64. */
+void engine_set_cpu_port(struct engine *engine, uint16_t port);
+
 struct queue_state {
     struct queue_config config;
     uint64_t packets, bytes; /* in the queue now */

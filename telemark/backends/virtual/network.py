@@ -384,7 +384,10 @@ class VirtualBackend:
 
     def _add_switch(self, name: str) -> int:
         options = self._settings.switch_options.get(name, ())
-        node = self._virtual.add_switch(parse(name, options).cpu_port)
+        cpu_port = parse(name, options).cpu_port
+        if cpu_port in self._settings.topo.ports.get(name, ()):
+            cpu_port = None  # TNA: frames to this port leave through its link
+        node = self._virtual.add_switch(cpu_port)
         number = self._settings.device_ids[name]
         program = self._settings.programs[name]
         switch = Switch(name, number, node, program.p4info_path, program.blob_path)

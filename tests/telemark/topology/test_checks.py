@@ -16,7 +16,7 @@ from telemark.backends.real.network import MininetBackend, check_interfaces
 from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.session.run import Run
-from telemark.topology.checks import check_ports, device_ids
+from telemark.topology.checks import check_cpu_ports, check_ports, device_ids
 
 HEAD = """
 from mininet.topo import Topo
@@ -127,24 +127,34 @@ def test_names_that_a_shell_or_a_path_would_take_for_more_are_refused(
 @pytest.mark.parametrize(
     ("port", "target", "words"),
     [
-        (255, "minip4", "switch s1: port 255 is the CPU port but has a link; use another "
-                        "port, e.g. addLink(..., port2=256)"),
         (511, "minip4", "switch s1: port 511: with --target minip4 expected 0 to 510"),
         (256, "bmv2", "switch s1: port 256: with --target bmv2 expected 0 to 255"),
         (510, "minip4", None),
         (254, "bmv2", None),
     ],
 )  # fmt: skip
-def test_ports_that_switches_have_not_or_that_are_the_controllers(
+def test_ports_that_switches_have_not(
     port: int, target: str, words: str | None
 ) -> None:
     topo = Odd(port=port)
     if words is None:
-        check_ports(topo, cpu_ports(topo), target)
+        check_ports(topo, target)
         return
     with pytest.raises(TestbedError) as caught:
-        check_ports(topo, cpu_ports(topo), target)
+        check_ports(topo, target)
     assert str(caught.value) == words
+
+
+def test_only_tna_allows_a_link_at_the_cpu_port() -> None:
+    topo = Odd(port=255)
+    check_cpu_ports(topo, cpu_ports(topo), {"s1": "tna"})
+    check_cpu_ports(Odd(port=254), cpu_ports(topo), {"s1": "v1model"})
+    with pytest.raises(TestbedError) as caught:
+        check_cpu_ports(topo, cpu_ports(topo), {"s1": "v1model"})
+    assert str(caught.value) == (
+        "switch s1: port 255 is the CPU port but has a link; use another port, e.g. "
+        "addLink(..., port2=256)"
+    )
 
 
 @pytest.mark.parametrize(

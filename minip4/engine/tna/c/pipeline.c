@@ -5,10 +5,7 @@
 #include "copies.h"
 #include "tna.h"
 
-enum {
-    CPU_PORT = 64,           /* of copy_to_cpu */
-    RECIRCULATION_PORT = 68, /* in each pipe: its packets enter ingress again */
-};
+enum { RECIRCULATION_PORT = 68 }; /* in each pipe: its packets enter ingress again */
 
 static struct tna *tna_of(struct packet *packet)
 {
@@ -126,10 +123,10 @@ static void copy_to_cpu(struct engine *e, struct packet *packet)
     struct packet *copy = copy_packet(e, packet);
     if (!copy)
         return;
-    const struct replica to = {CPU_PORT, 0};
-    phv_start(copy)->egress_port = CPU_PORT;
+    const struct replica to = {e->cpu_port, 0};
+    phv_start(copy)->egress_port = e->cpu_port;
     trace_copy(e, copy, phv_start(packet)->trace, INSTANCE_REPLICATION, &to);
-    traffic_enqueue(e, CPU_PORT, copy);
+    traffic_enqueue(e, e->cpu_port, copy);
 }
 
 /* Queue a packet for the CPU, its multicast groups and its unicast port. */
