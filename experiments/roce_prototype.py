@@ -102,7 +102,7 @@ def make_checks(found: Sequence[Finding]) -> list[Check]:
         checks += [
             Check(f"{name}: bytes unlike the model", each.wrong_bytes, 0),
             Check(f"{name}: executed requests", each.written, each.expected_written),
-            Check(f"{name}: requests with a wrong field or iCRC", each.bad_packets, 0),
+            Check(f"{name}: malformed requests", each.bad_packets, 0),
             Check(f"{name}: lost or changed segments", each.wrong_segments, 0),
         ]
     return checks
@@ -111,7 +111,7 @@ def make_checks(found: Sequence[Finding]) -> list[Check]:
 def summary_table(found: Sequence[Finding]) -> Table:
     """Return a table with a row per case and side."""
     columns = ("segments", "", "number", "executed", "expected", "complete records", "of",
-               "wrong bytes")  # fmt: skip
+               "bytes unlike the model")  # fmt: skip
     rows = [(each.case, each.side, each.segments, each.written, each.expected_written,
              each.complete, each.slots, each.wrong_bytes) for each in found]  # fmt: skip
     return table("Records of TCP segments in the memory of the collector", columns, rows)

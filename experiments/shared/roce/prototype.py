@@ -173,7 +173,8 @@ async def measure(
     path = run.folder / "memory"
     writer = Writer(PEER, TCP, case.slots, path)
     responder = Responder(COLLECTOR_ADDR, [writer], receives=4096)
-    async with _writing(side, folder, responder.targets[0], run) as net:
+    name = f"{case.name}-{case.segments}-{side}".replace(",", "").replace(" ", "-")
+    async with _writing(side, folder, responder.targets[0], name, run) as net:
         collector = net.run_application("h2", responder)
         receiver = net.run_application("h3", FrameRecorder())
         start_ns = run.clock.now_ns() + LEAD_NS
@@ -199,7 +200,9 @@ async def measure(
 
 
 @asynccontextmanager
-async def _writing(side: str, folder: str, target: Target, run: Run) -> AsyncIterator[Network]:
+async def _writing(
+    side: str, folder: str, target: Target, name: str, run: Run
+) -> AsyncIterator[Network]:
     """Start the network, and the session of the switch with the collector."""
     topo = Site()
     program: str | Path = PROGRAM
@@ -209,7 +212,7 @@ async def _writing(side: str, folder: str, target: Target, run: Run) -> AsyncIte
         compile_fetched(program, {}, run)
         options = {"s1": ["--cpu-port", str(COLLECTOR_PORT)]}
     with Network(
-        topo, run, program=program, name="network", capture=False, switch_options=options,
+        topo, run, program=program, name=name, capture=False, switch_options=options,
         expected_drops=("ingress", "miss", "egress"),
     ) as net:  # fmt: skip
         async with connections(net) as switches:
