@@ -132,17 +132,17 @@ def draw(found: Sequence[Finding]) -> Figure:
         _draw(axes, long, [number / PSNS for number in numbers])
         lengths = np.linspace(min(numbers), max(numbers), 100)
         axes.plot(lengths / PSNS, np.minimum(1, PSNS / lengths), "k-", marker="", zorder=1)
-        axes.set(xlabel=f"Segments ({PSNS:,})", ylim=(-0.05, 1.05))
+        axes.set(xlabel=f"Segments / {PSNS:,}", ylim=(-0.05, 1.05))
     return figure
 
 
 def _draw(axes: Axes, found: Sequence[Finding], places: Sequence[float]) -> None:
     for side in SIDES:
-        own = [(place, each.complete / each.slots) for place, each in zip(places, found, strict=True)
-               if each.side == side]  # fmt: skip
         colour, marker = LOOKS[side]
-        axes.plot(*zip(*own, strict=True), linestyle="", color=plots.COLOURS[colour],
-                  marker=marker, label=side)  # fmt: skip
+        own = [n for n, each in enumerate(found) if each.side == side]
+        axes.plot([places[n] for n in own], [found[n].complete / found[n].slots for n in own],
+                  linestyle="", color=plots.COLOURS[colour], marker=marker,
+                  label=side)  # fmt: skip
     plots.ring(axes, places, [each.expected_complete / each.slots for each in found])
 
 

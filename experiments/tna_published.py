@@ -1,18 +1,20 @@
 """Published TNA programs: does minip4 reproduce their state and their published accuracy?
 
-minip4 compiles and runs the TNA programs of two papers unchanged. They are not part of Telemark:
+minip4 compiles and runs the TNA programs of three papers unchanged. They are not part of Telemark:
 clone their repositories into one folder, and pass it with --programs. FCM-Sketch counts the packets
-of flows. RTT matches TCP data packets with their ACKs. Each program gets a generated trace. All of
-its counters, table cells and verdicts must equal a model in numpy, which shares no code with the
-switch. Then the published metric is computed from the state of the program, and
-shown beside the number in the paper. The traces of the papers are not known, so this comparison
-has no check.
+of flows. RTT matches TCP data packets with their ACKs. ConQuest marks packets of flows that have
+many bytes in the queue. Its published template exchanges two indices, so it also runs with these
+indices repaired. Each program gets a generated trace. All of its counters, table cells and verdicts
+must equal a model in numpy, which shares no code with the switch. Then the published metric is
+computed from the state of the program, and shown beside the number in the paper. The traces of the
+papers are not known, so this comparison has no check.
 
 Claim: The state of each program equals the model. The number of flows that FCM-Sketch estimates
 follows the theory of linear counting.
 
 Published: Song et al. (CoNEXT 2020): errors are 50 % to 80 % smaller than those of Count-Min and
 other sketches. Chen et al. (SPIN 2020): 99 % of the RTT samples of a 10 Gb/s campus link with 4 MB.
+Chen et al. (CoNEXT 2019): 90 % precision with less than 65 KB.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -27,11 +29,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from experiments.shared.tna import fcm, rtt
+from experiments.shared.tna import conquest, fcm, rtt
 from experiments.shared.tna.fetched import folder_with
 from experiments.shared.tna.published_cases import (
+    CONQUEST,
     FCM,
     FILES,
+    REPAIRED,
     RTT,
     SOURCES,
     Finding,
@@ -52,6 +56,9 @@ LINK_GBPS = 10 * rtt.MEMORY_MB / 4
 LOADS = tuple(LINK_GBPS * part for part in (0.1, 0.2, 0.5, 1, 2))
 QUICK_LOADS = (LINK_GBPS * 0.1, LINK_GBPS)
 CAPTURED = 0.99  # published
+MEMORIES, QUICK_MEMORIES = (2, 4, 16, 64), (4, 64)  # KiB
+PRECISION = 0.9  # published, with at most MEMORY_KIB
+MEMORY_KIB = 64
 MAX_DEVIATIONS = 4  # of the estimated number of flows
 
 
@@ -74,8 +81,10 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             "--time real: not available, because the model needs the exact times of packets; use "
             "--time virtual"
         )
-    flows, loads = (QUICK_FLOWS, QUICK_LOADS) if options.quick else (FLOWS, LOADS)
-    chosen = settings(str(options.programs), flows, loads)
+    flows, loads, memories = (
+        (QUICK_FLOWS, QUICK_LOADS, QUICK_MEMORIES) if options.quick else (FLOWS, LOADS, MEMORIES)
+    )
+    chosen = settings(str(options.programs), flows, loads, memories)
     results = await sweep(measure, [(setting,) for setting in chosen], run)
     found = [finding for findings in results for finding in findings]
     return Report(
@@ -115,6 +124,11 @@ def make_checks(found: Sequence[Finding]) -> list[Check]:
         Check(f"{RTT}, {load:g} Gb/s: cells and verdicts unlike the model", different, 0)
         for load, different in values(found, RTT, "different").items()
     ]
+    checks += [
+        Check(f"{program}, {memory:g} KiB: cells and marks unlike the model", different, 0)
+        for program in (CONQUEST, REPAIRED)
+        for memory, different in values(found, program, "different").items()
+    ]
     complete = sum(values(found, FCM, "complete long flows").values())
     return [
         *checks,
@@ -126,7 +140,7 @@ def make_checks(found: Sequence[Finding]) -> list[Check]:
 def published_table(found: Sequence[Finding]) -> Table:
     """Return a table of published and measured numbers."""
     reduced, captured = reductions(found), values(found, RTT, "captured")
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (FCM, f"{flows:,.0f} flows", "reduction of the error of Count-Min",
          f"{REDUCTION[0]:g} to {REDUCTION[1]:g}", value) for flows, value in reduced.items()
     ]  # fmt: skip
@@ -134,13 +148,21 @@ def published_table(found: Sequence[Finding]) -> Table:
         (RTT, f"{load:g} Gb/s per {rtt.MEMORY_MB:g} MB", "captured samples",
          f"{CAPTURED:g}" if load == LINK_GBPS else "", value) for load, value in captured.items()
     ]  # fmt: skip
-    columns = ("program", "trace", "metric", "published", "measured")
+    for program in (CONQUEST, REPAIRED):
+        precision = values(found, program, "precision")
+        for memory, recall in values(found, program, "recall").items():
+            where = f"{memory:g} KiB"
+            published = f"{PRECISION:g}" if memory == MEMORY_KIB else ""
+            value = precision.get(memory, "no packet marked")
+            rows += [(program, where, "precision of marks", published, value),
+                     (program, where, "recall of marks", "", recall)]  # fmt: skip
+    columns = ("program", "trace or memory", "metric", "published", "measured")
     return table("Published and measured", columns, rows)
 
 
 def draw(found: Sequence[Finding]) -> Figure:
-    """Draw the errors of FCM-Sketch, their reduction, and the captured RTT samples."""
-    figure, (errors, reduced, captured) = plots.figure(3)
+    """Draw the errors of FCM-Sketch, their reduction, captured RTT samples, and right marks."""
+    figure, (errors, reduced, captured, marks) = plots.figure(4, height_in=3.0)
     _line(errors, values(found, FCM, "error"), 0, FCM)
     _line(errors, values(found, FCM, "Count-Min error"), 1, "Count-Min")
     errors.set(yscale="log", ylabel="Average relative error")
@@ -158,9 +180,17 @@ def draw(found: Sequence[Finding]) -> Figure:
                  ylabel="Captured RTT samples (ratio)")  # fmt: skip
     loads = [*values(found, RTT, "captured")]
     captured.set_xticks(loads, [f"{load:g}" for load in loads])
-    for axes in (errors, reduced, captured):
+    _line(marks, values(found, REPAIRED, "precision"), 0, "precision, repaired")
+    _line(marks, values(found, REPAIRED, "recall"), 1, "recall, repaired")
+    _line(marks, values(found, CONQUEST, "recall"), 3, "recall, as published")
+    plots.ring(marks, [MEMORY_KIB], [PRECISION], "published precision")
+    marks.set(xscale="log", xlabel="Memory of ConQuest (KiB)", ylim=(-0.05, 1.05),
+              ylabel="Precision, recall")  # fmt: skip
+    memories = [*values(found, REPAIRED, "recall")]
+    marks.set_xticks(memories, [f"{memory:g}" for memory in memories])
+    for axes in (errors, reduced, captured, marks):
         axes.minorticks_off()
-    for axes in (reduced, captured):
+    for axes in (reduced, captured, marks):
         plots.legend(axes)
     return figure
 
@@ -179,7 +209,10 @@ def caption(options: argparse.Namespace) -> str:
         f"Zipf-distributed (exponent {fcm.ZIPF:g}, {fcm.PACKETS_PER_FLOW} packets per flow). (b) "
         "How much smaller the error of FCM-Sketch is; grey: published range. (c) RTT samples that "
         f"the tables ({rtt.MEMORY_MB:g} MB) capture, by load. The ring is the published value (4 MB"
-        " for a link of 10 Gb/s), at the load of a full link."
+        " for a link of 10 Gb/s), at the load of a full link. (d) ConQuest: precision and recall "
+        f"of marks, for packets that wait at least {conquest.MIN_DELAY_NS / 1000:.0f} µs and whose "
+        f"flow has at least {conquest.THRESHOLD >> 10} KiB in the queue. The published template "
+        "exchanges two indices. The ring is the published precision."
     )
 
 

@@ -32,7 +32,8 @@ EBPF_PREFIXES = ("xdp_", "ebpf_", "threat_")  # prefixes of experiments with eBP
 # experiments with eBPF programs on hosts of a network with switches
 EBPF_WITH_SWITCHES = ("ebpf_edge",)
 # map from experiments that need programs that are not part of Telemark to their option for them
-FETCHED = {"dta_prototype": "--prototype", "tna_published": "--programs"}
+FETCHED = {"dta_prototype": "--prototype", "roce_prototype": "--prototype",
+           "tna_published": "--programs"}  # fmt: skip
 REAL_ONLY = ("targets", *PROCESSES, *EBPF_PREFIXES)
 
 # Options of benchmarks. They run only if they are named: they need other software for comparisons.

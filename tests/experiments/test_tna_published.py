@@ -18,11 +18,13 @@ from scapy.layers.l2 import Ether
 from scripts import module, run, samples
 from virtual_networks import virtually
 
-from experiments.shared.tna import fcm, rtt
+from experiments.shared.tna import conquest, fcm, rtt
 from experiments.shared.tna.crc import crc16, crc32, crc32_mpeg2
 from experiments.shared.tna.published_cases import (
+    CONQUEST,
     FCM,
     FILES,
+    REPAIRED,
     RTT,
     SOURCES,
     Finding,
@@ -174,16 +176,108 @@ def test_nearly_all_samples_of_a_light_load_are_captured() -> None:
     assert captured / available > 0.99
 
 
+def conquest_trace(*rows: tuple[int, int, int]) -> conquest.Trace:
+    """Return packets as (time, size of the frame, flow)."""
+    times, sizes, flow = (np.array(column) for column in zip(*rows, strict=True))
+    return conquest.Trace(times, sizes, flow, np.arange(10), np.arange(10))
+
+
+def test_packets_leave_a_queue_one_after_the_other() -> None:
+    packets = conquest_trace((5, 100, 1), (6, 1500, 1), (7, 100, 2), (500, 100, 1))
+    assert packets.departures_ns().tolist() == [5, 9, 69, 500]
+
+
+def burst(flows: int, start_ns: int = 0) -> list[tuple[int, int, int]]:
+    """Return frames of 1,500 bytes that arrive together; each waits 60 ns longer."""
+    return [(start_ns, 1500, number % flows) for number in range(2000)]
+
+
+@pytest.mark.parametrize(("flows", "first"), [(1, 1093), (2, 1093), (50, 2000)])
+def test_a_packet_is_heavy_if_its_flow_has_many_bytes_in_a_long_queue(
+    flows: int, first: int
+) -> None:
+    """The first packet that waits for 65,536 ns is number 1,093; of 50 flows, none has 64 KiB."""
+    heavy = conquest.heavy(conquest_trace(*burst(flows)))
+    assert np.flatnonzero(heavy).tolist() == list(range(first, 2000))
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+def test_a_repaired_snapshot_has_the_bytes_of_its_window(columns: int) -> None:
+    """A window has 547 departures, at most, and columns are cleaned in time."""
+    packets = conquest_trace(*burst(1))
+    hashed = np.full((conquest.ROWS, 2000), columns - 1)
+    state = conquest.model(packets, hashed, columns, is_repaired=True)
+    counted = np.bincount(packets.departures_ns() // conquest.WINDOW_NS) * 1486
+    used = state.cells[:, 0, columns - 1]
+    assert sorted(used[used > 0].tolist()) == sorted(counted.tolist())
+    assert np.flatnonzero(state.marked).tolist() == list(range(1093, 2000))
+
+
+def test_as_published_packets_are_counted_in_the_columns_for_cleaning() -> None:
+    packets = conquest_trace(*burst(1)[:3])
+    state = conquest.model(packets, np.zeros((2, 3), np.int64), 8, is_repaired=False)
+    assert state.cells[-1, 0].tolist() == [1486, 1486, 1486, 0, 0, 0, 0, 0]
+    assert not state.marked.any()
+
+
+def test_each_different_cell_and_mark_is_counted() -> None:
+    packets = conquest_trace(*burst(1)[:3])
+    right, wrong = (conquest.model(packets, np.zeros((2, 3), np.int64), 8, is_repaired=True)
+                    for _ in range(2))  # fmt: skip
+    wrong.cells[3, 1, 2] += 1
+    wrong.marked[1] = True
+    assert right.differences(wrong) == 2
+
+
+def test_the_trace_of_conquest_fits_its_windows() -> None:
+    """No delay is longer than the windows that the program reads, and some are long enough."""
+    packets = conquest.trace(1)
+    delays = packets.departures_ns() - packets.times_ns
+    assert conquest.MIN_DELAY_NS < delays.max() < (conquest.SNAPSHOTS - 2) * conquest.WINDOW_NS
+    assert packets.sources[packets.flow].dtype == np.int64
+    frame = Ether(conquest.headers(packets)[7].tobytes())
+    ends = frame[IP].src, frame[TCP].sport, frame[IP].len, frame[IP].tos
+    flow = packets.flow[7]
+    assert ends == (
+        ".".join(map(str, int(packets.sources[flow]).to_bytes(4, "big"))),
+        packets.ports[flow], packets.sizes[7] - 14, conquest.ECT,
+    )  # fmt: skip
+
+
+SEEDS = "3w5, hdr.a, 4w9, hdr.b, 3w0, hdr.c, 6w33, hdr.d"
+
+
+def test_the_columns_of_a_flow_are_crcs_of_its_fields_and_of_the_seeds() -> None:
+    packets = conquest_trace((0, 100, 7))
+    text = "".join(f"hash_{row}_TCP.get({{ {SEEDS} }});" for row in range(conquest.ROWS))
+    bits = f"101{7:032b}1001{conquest.NEXT_HOP:032b}000{7:016b}100001{443:016b}"
+    message = int(bits, 2).to_bytes(14, "big")
+    expected = zlib.crc32(message) % 64
+    assert conquest.columns_of(text, packets, 64).tolist() == [[expected], [expected]]
+
+
+def test_a_repair_exchanges_the_actions_that_select_an_index() -> None:
+    text = "action snap_3_select_index_hash(){ a } action snap_3_select_index_cyclic(){ b } " \
+           "{ snap_3_select_index_hash; }"  # fmt: skip
+    assert conquest.repaired(text) == (
+        "action snap_3_select_index_cyclic(){ a } action snap_3_select_index_hash(){ b } "
+        "{ snap_3_select_index_hash; }"
+    )
+
+
 def findings(**other: float) -> list[Finding]:
     """Return invented findings; `other` replaces values of metrics."""
     of_fcm = {"different": 0, "error": 0.03, "Count-Min error": 0.1, "cardinality error": 0.001,
               "cardinality deviation": 0.001, "complete long flows": 0}  # fmt: skip
     of_rtt = {"different": 0, "captured": 0.99}
+    of_conquest = {"different": 0, "recall": 0.0}
+    of_repaired = {"different": 0, "recall": 0.99, "precision": 0.95}
     published = module("tna_published")
     return [
         Finding(program, parameter, 10, metric, other.get(metric.replace(" ", "_"), value))
         for program, parameters, metrics in (
-            (FCM, (100, 200), of_fcm), (RTT, (1, published.LINK_GBPS), of_rtt)
+            (FCM, (100, 200), of_fcm), (RTT, (1, published.LINK_GBPS), of_rtt),
+            (CONQUEST, (4, 64), of_conquest), (REPAIRED, (4, 64), of_repaired),
         )
         for parameter in parameters for metric, value in metrics.items()
     ]  # fmt: skip
@@ -192,7 +286,7 @@ def findings(**other: float) -> list[Finding]:
 @pytest.mark.parametrize(
     ("other", "failed"),
     [
-        ({}, 0), ({"different": 1}, 4), ({"cardinality_error": 0.005}, 2),
+        ({}, 0), ({"different": 1}, 8), ({"cardinality_error": 0.005}, 2),
         ({"complete_long_flows": 1}, 1),
     ],
 )  # fmt: skip
@@ -203,17 +297,20 @@ def test_values_unlike_the_model_or_theory_are_found(other: dict[str, float], fa
 
 def test_the_figure_has_the_published_values() -> None:
     published = module("tna_published")
-    _, reduced, captured = published.draw(findings()).axes
+    _, reduced, captured, marks = published.draw(findings()).axes
     (measured_line,) = reduced.get_lines()
     assert measured_line.get_ydata() == pytest.approx([0.7, 0.7])
     drawn = {line.get_label(): (*line.get_xdata(), *line.get_ydata())
              for line in captured.get_lines()}  # fmt: skip
     assert drawn["published"] == (published.LINK_GBPS, published.CAPTURED)
+    drawn = {line.get_label(): (*line.get_xdata(), *line.get_ydata()) for line in marks.get_lines()}
+    assert drawn["published precision"] == (published.MEMORY_KIB, published.PRECISION)
+    assert drawn["precision, repaired"] == (4, 64, 0.95, 0.95)
 
 
 def test_each_program_has_settings() -> None:
-    assert [(each.program, each.parameter) for each in settings("", (1, 2), (3.0,))] == [
-        (FCM, 1), (FCM, 2), (RTT, 3.0)
+    assert [(each.program, each.parameter) for each in settings("", (1, 2), (3.0,), (4,))] == [
+        (FCM, 1), (FCM, 2), (RTT, 3.0), (CONQUEST, 4), (REPAIRED, 4)
     ]  # fmt: skip
 
 
@@ -223,7 +320,9 @@ def test_the_state_and_the_published_numbers_are_reproduced(tmp_path: Path) -> N
                "--out", str(tmp_path))  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "warning" not in done.stderr
-    assert {row["program"] for row in samples(tmp_path)} == {FCM, RTT}
+    assert {row["program"] for row in samples(tmp_path)} == {
+        FCM, RTT, CONQUEST, REPAIRED
+    }  # fmt: skip
     assert (tmp_path / "tna_published.png").stat().st_size > 10_000
 
 
@@ -236,18 +335,21 @@ def test_the_state_and_the_published_numbers_are_reproduced(tmp_path: Path) -> N
         (RTT, rtt.PROGRAM, "(50*1000*1000)", "(40*1000*1000)"),
         (RTT, rtt.PROGRAM, "if(ig_md.table_read==0){ //read failed at table 1",
          "if(ig_md.table_read==1){"),
+        (REPAIRED, conquest.PROGRAM, "val = val + SKETCH_INC;", "val = val + SKETCH_INC + 1;"),
+        (REPAIRED, conquest.PROGRAM, "{% for i in range(2,CQ_H) %}",
+         "{% for i in range(3,CQ_H) %}"),
     ],
-    ids=["level 3", "level 2", "expiry", "second table"],
+    ids=["level 3", "level 2", "expiry", "second table", "bytes", "snapshots"],
 )  # fmt: skip
 def test_another_program_is_found(
     program: str, file: str, text: str, other: str, tmp_path: Path
 ) -> None:
     for name in FILES:
         folder = (tmp_path / "programs" / name).parent
-        shutil.copytree((Path(FOLDER) / name).parent, folder)
+        shutil.copytree((Path(FOLDER) / name).parent, folder, dirs_exist_ok=True)
     source = tmp_path / "programs" / file
     assert source.read_text().count(text) == 1
     source.write_text(source.read_text().replace(text, other))
-    parameter = {FCM: 50_000, RTT: 0.5}[program]
+    parameter = {FCM: 50_000, RTT: 0.5, REPAIRED: 4}[program]
     found = measured(tmp_path / "run", program, parameter, str(tmp_path / "programs"))
     assert found["different"] > 0

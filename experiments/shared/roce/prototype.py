@@ -165,9 +165,7 @@ def complete_records(memory: bytes, case: Case, segments: Sequence[bytes]) -> in
     return int(np.count_nonzero(np.frombuffer(memory, TCP)[:used] == right[:used]))
 
 
-async def measure(
-    case: Case, side: str, folder: str, run: Run
-) -> tuple[Finding, Sequence[Check]]:  # fmt: skip
+async def measure(case: Case, side: str, folder: str, run: Run) -> tuple[Finding, Sequence[Check]]:
     """Send the segments, and compare the memory of the collector with the model of the side."""
     segments = make_segments(case, np.random.default_rng(run.seed))
     path = run.folder / "memory"

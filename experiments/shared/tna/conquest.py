@@ -34,9 +34,9 @@ PROGRAM = f"{FOLDER}/p4src/conquest.p4template"
 GENERATOR = f"{FOLDER}/py/p4gen.py"
 SNAPSHOTS, ROWS = 8, 2
 WINDOW_NS = 1 << 15
-CELL_BYTES = 4
+COLUMN_BYTES = SNAPSHOTS * ROWS * 4
 THRESHOLD = 64 << 10  # bytes of a flow in the queue
-MIN_DELAY_NS, MAX_DELAY_NS = 2 * WINDOW_NS, (SNAPSHOTS - 2) * WINDOW_NS
+MIN_DELAY_NS = 2 * WINDOW_NS  # only packets that wait longer are marked
 DELAY_BITS = 18
 ECT, CE = 2, 3  # ECN
 
@@ -103,12 +103,13 @@ def trace(seed: int) -> Trace:
     """Return packets of background flows, and of flows that send bursts."""
     rng = np.random.default_rng(seed)
     weights = 1 / np.arange(1, FLOWS + 1) ** ZIPF
-    parts = [_packets(rng, 0, DURATION_NS, LOAD, weights / weights.sum(), 0)]
+    parts = [_packets(rng, (0, DURATION_NS), LOAD, weights / weights.sum(), 0)]
     bursts = range(BURST_EVERY_NS // 2, DURATION_NS, BURST_EVERY_NS)
     for number, start_ns in enumerate(bursts):
         first = FLOWS + number * BURST_FLOWS
         equal = np.full(BURST_FLOWS, 1 / BURST_FLOWS)
-        parts.append(_packets(rng, start_ns, BURST_NS, BURST_LOAD, equal, first))
+        during = (start_ns, start_ns + BURST_NS)
+        parts.append(_packets(rng, during, BURST_LOAD, equal, first))
     times, sizes, flow = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.argsort(times, kind="stable")
     count = FLOWS + len(bursts) * BURST_FLOWS
@@ -117,12 +118,13 @@ def trace(seed: int) -> Trace:
 
 
 def _packets(
-    rng: np.random.Generator, start_ns: int, duration_ns: int, load: float,
+    rng: np.random.Generator, during_ns: tuple[int, int], load: float,
     shares: NDArray[np.float64], first_flow: int,
 ) -> tuple[NDArray[np.int64], ...]:  # fmt: skip
     mean = float(np.dot(SIZES, SHARES))
-    count = round(load * duration_ns * 100 / NS_PER_100_BYTES / mean)
-    times = np.sort(rng.integers(start_ns, start_ns + duration_ns, count))
+    start_ns, end_ns = during_ns
+    count = round(load * (end_ns - start_ns) * 100 / NS_PER_100_BYTES / mean)
+    times = np.sort(rng.integers(start_ns, end_ns, count))
     flow = first_flow + rng.choice(len(shares), count, p=shares)
     return times, rng.choice(SIZES, count, p=SHARES), flow
 
@@ -228,8 +230,10 @@ class Link(Topo):
 async def run_program(program: Path, packets: Trace, run: Run) -> State:
     """Send the packets through the program. Return its cells, and which packets it marked."""
     compile_fetched(program, {}, run)
-    frames = [header.tobytes() + bytes(size - HEADER.itemsize)
-              for header, size in zip(headers(packets), packets.sizes.tolist(), strict=True)]
+    frames = [
+        header.tobytes() + bytes(size - HEADER.itemsize)
+        for header, size in zip(headers(packets), packets.sizes.tolist(), strict=True)
+    ]
     start_ns = run.clock.now_ns()
     start_ns += LEAD_NS - start_ns % (WINDOW_NS * SNAPSHOTS)
     with Network(Link(), run, program=program, name=program.stem) as net:
@@ -238,11 +242,20 @@ async def run_program(program: Path, packets: Trace, run: Run) -> State:
             await switch.insert(entries(port))
             net.send_frames("h1", (start_ns + packets.times_ns).tolist(), frames)
             await run.clock.sleep_until(start_ns + DURATION_NS + LEAD_NS)
-            cells = [[[entry.data async for entry in
-                       switch.read([fy.P4RegisterEntry(f"snap_{snapshot}_row_{row}")])]
-                      for row in range(ROWS)] for snapshot in range(SNAPSHOTS)]
+            cells = await read_cells(switch)
     sent = pcap.read(net.capture("s1", "h2", "out"), HEADER.itemsize)
-    return State(np.array(cells), sent.bytes[:, ETHERNET + 1] & 3 == CE)
+    return State(cells, sent.bytes[:, ETHERNET + 1] & 3 == CE)
+
+
+async def read_cells(switch: fy.Switch) -> NDArray[np.int64]:
+    """Return the cells of all snapshots."""
+    found = []
+    for number in range(SNAPSHOTS * ROWS):
+        register = fy.P4RegisterEntry(f"snap_{number // ROWS}_row_{number % ROWS}")
+        # finsy declares read() as a coroutine in its overloads, but it is an async generator
+        read = switch.read([register])
+        found.append([entry.data async for entry in read])  # type: ignore[attr-defined]
+    return np.array(found).reshape(SNAPSHOTS, ROWS, -1)
 
 
 def entries(port: int) -> list[fy.P4TableEntry]:

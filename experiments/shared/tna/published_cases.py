@@ -9,18 +9,21 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.shared.tna import fcm, rtt
+from experiments.shared.tna import conquest, fcm, rtt
 from telemark.session.run import Run
 
-FCM, RTT = "FCM-Sketch", "RTT"
-FILES = (fcm.PROGRAM, rtt.PROGRAM)
+FCM, RTT, CONQUEST, REPAIRED = "FCM-Sketch", "RTT", "ConQuest", "ConQuest, repaired"
+FILES = (fcm.PROGRAM, rtt.PROGRAM, conquest.PROGRAM, conquest.GENERATOR)
 SOURCES = f"clones of {fcm.SOURCE} and {rtt.SOURCE}"
 GBPS = 1e9
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Value of a metric at one parameter of a program: number of flows, or load in Gb/s."""
+    """Value of a metric at one parameter of a program.
+
+    The parameter is the number of flows, the load in Gb/s, or the memory in KiB.
+    """
 
     program: str
     parameter: float
@@ -45,10 +48,10 @@ class Setting:
 
 async def measure(setting: Setting, run: Run) -> list[Finding]:
     """Run one case."""
-    return CASES[setting.program](setting, run)
+    return await CASES[setting.program](setting, run)
 
 
-def _flow_sizes(setting: Setting, run: Run) -> list[Finding]:
+async def _flow_sizes(setting: Setting, run: Run) -> list[Finding]:
     """FCM-Sketch: relative error of the size of a flow, here and in a Count-Min sketch."""
     addresses, sizes, packets = fcm.trace(int(setting.parameter), run.seed)
     state = fcm.run_program(Path(setting.folder), addresses, packets, run)
@@ -66,7 +69,7 @@ def _flow_sizes(setting: Setting, run: Run) -> list[Finding]:
     })  # fmt: skip
 
 
-def _samples(setting: Setting, run: Run) -> list[Finding]:
+async def _samples(setting: Setting, run: Run) -> list[Finding]:
     """RTT: captured samples."""
     packets = rtt.trace(setting.parameter * GBPS, run.seed)
     state = rtt.run_program(Path(setting.folder), packets, run)
@@ -77,10 +80,32 @@ def _samples(setting: Setting, run: Run) -> list[Finding]:
     })  # fmt: skip
 
 
-CASES = {FCM: _flow_sizes, RTT: _samples}
+async def _marks(setting: Setting, run: Run) -> list[Finding]:
+    """ConQuest: marked packets of flows that have many bytes in the queue."""
+    is_repaired = setting.program == REPAIRED
+    columns = round(setting.parameter * 1024 / conquest.COLUMN_BYTES)
+    packets = conquest.trace(run.seed)
+    program = conquest.generate(Path(setting.folder), run.folder, columns, is_repaired=is_repaired)
+    hashed = conquest.columns_of(program.read_text(), packets, columns)
+    state = await conquest.run_program(program, packets, run)
+    heavy = conquest.heavy(packets)
+    right, marked = int((state.marked & heavy).sum()), int(state.marked.sum())
+    model = conquest.model(packets, hashed, columns, is_repaired=is_repaired)
+    return setting.findings(len(packets.times_ns), {
+        "different": state.differences(model),
+        "recall": right / int(heavy.sum()),
+        **({"precision": right / marked} if marked else {}),
+    })  # fmt: skip
 
 
-def settings(folder: str, flows: Sequence[int], loads: Sequence[float]) -> list[Setting]:
+CASES = {FCM: _flow_sizes, RTT: _samples, CONQUEST: _marks, REPAIRED: _marks}
+
+
+def settings(
+    folder: str, flows: Sequence[int], loads: Sequence[float], memories: Sequence[float]
+) -> list[Setting]:  # fmt: skip
     """Return the settings of all cases."""
     return [*(Setting(FCM, folder, count) for count in flows),
-            *(Setting(RTT, folder, load) for load in loads)]  # fmt: skip
+            *(Setting(RTT, folder, load) for load in loads),
+            *(Setting(program, folder, memory) for program in (CONQUEST, REPAIRED)
+              for memory in memories)]  # fmt: skip

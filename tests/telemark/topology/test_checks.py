@@ -133,9 +133,7 @@ def test_names_that_a_shell_or_a_path_would_take_for_more_are_refused(
         (254, "bmv2", None),
     ],
 )  # fmt: skip
-def test_ports_that_switches_have_not(
-    port: int, target: str, words: str | None
-) -> None:
+def test_ports_that_switches_have_not(port: int, target: str, words: str | None) -> None:
     topo = Odd(port=port)
     if words is None:
         check_ports(topo, target)
