@@ -8,6 +8,7 @@ import argparse
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,7 +137,8 @@ GOOD = Finding("IPv6", PROTOTYPE, 6, 6, 6, 6, 6, 6, 0, 0, 0)
 def test_each_deviation_fails_one_check(name: str) -> None:
     make_checks = module("roce_prototype").make_checks
     assert all(check.passed for check in make_checks([GOOD]))
-    checks = make_checks([replace(GOOD, **{name: 1})])
+    wrong: dict[str, Any] = {name: 1}
+    checks = make_checks([replace(GOOD, **wrong)])
     assert sum(not check.passed for check in checks) == 1
 
 

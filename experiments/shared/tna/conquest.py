@@ -182,7 +182,7 @@ def model(packets: Trace, hashed: NDArray[np.int64], columns: int, *, is_repaire
     cells = [[[0] * columns for _ in range(ROWS)] for _ in range(SNAPSHOTS)]
     left = packets.departures_ns()
     delays = (left - packets.times_ns) % (1 << DELAY_BITS)
-    epochs = (left + LEAD_NS) // WINDOW_NS % SNAPSHOTS
+    epochs = left // WINDOW_NS % SNAPSHOTS  # run_program() starts at epoch 0
     marked = []
     rows = zip(epochs.tolist(), delays.tolist(), (packets.sizes - ETHERNET).tolist(),
                zip(*hashed.tolist(), strict=True), strict=True)  # fmt: skip

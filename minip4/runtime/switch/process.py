@@ -153,7 +153,7 @@ class _Switch:
         In TNA, the CPU port may have an interface. Then frames to this port leave there.
         """
         port = self._options.cpu_port
-        if port not in (interface.port for interface in self._options.interfaces):
+        if port is None or port not in [each.port for each in self._options.interfaces]:
             return port
         if self._engine.program.architecture != "tna":
             raise Minip4Error(f"port {port} cannot be both the CPU port and bound to an interface")
