@@ -184,7 +184,7 @@ def draw(found: Sequence[Finding]) -> Figure:
     _line(marks, values(found, REPAIRED, "recall"), 1, "recall, repaired")
     _line(marks, values(found, CONQUEST, "recall"), 3, "recall, as published")
     plots.ring(marks, [MEMORY_KIB], [PRECISION], "published precision")
-    marks.set(xscale="log", xlabel="Memory of ConQuest (KiB)", ylim=(-0.05, 1.05),
+    marks.set(xscale="log", xlabel="Memory (KiB)", ylim=(-0.05, 1.05),
               ylabel="Precision, recall")  # fmt: skip
     memories = [*values(found, REPAIRED, "recall")]
     marks.set_xticks(memories, [f"{memory:g}" for memory in memories])
