@@ -63,8 +63,9 @@ MAY_IMPORT = {
     "experiments": ["controllers", "collectors", "ebpf", "topologies", "telemark",
                     "minip4.native", "minip4.simulator", "experiments.shared.xdp.switching",
                     "experiments.shared.tna"],
-    # It runs published programs without a network, and reads all cells of their registers.
-    "experiments.shared.tna": ["experiments", "telemark", "minip4.compiler", "minip4.engine"],
+    # It runs published programs, some without a network, and reads all cells of their registers.
+    "experiments.shared.tna": ["experiments", "controllers", "telemark", "minip4.compiler",
+                               "minip4.engine"],
     # It compares a switch in this process with XDP programs on one core.
     "experiments.shared.xdp.switching": ["experiments", "ebpf", "telemark", "minip4.compiler",
                                          "minip4.engine", "minip4.ports"],
