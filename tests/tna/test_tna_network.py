@@ -9,7 +9,7 @@ from tna_programs import write
 
 BODY = """
 from mininet.topo import Topo
-from telemark.accounting import pcap
+from experiments.shared.roce.reporting import FrameRecorder
 from telemark.network import Network
 
 class Star(Topo):
@@ -21,11 +21,12 @@ class Star(Topo):
 frames = [b"\\x55" * 12 + bytes([0x88, 0xb5, number]) + bytes(50) for number in range(10)]
 options = {{"s1": ["--cpu-port", "{port}"]}}
 with Network(Star(), run, program={program!r}, switch_options=options) as net:
+    received = {{host: net.run_application(host, FrameRecorder()) for host in ("h2", "h3")}}
     start_ns = run.clock.now_ns() + 50_000_000
     net.send_frames("h1", [start_ns + n * 1_000_000 for n in range(10)], frames)
     await run.clock.sleep_until(start_ns + 300_000_000)
-counts = {{host: len([frame for frame in pcap.read_frames(net.capture("s1", host, "out"))[1]
-                    if frame in frames]) for host in ("h2", "h3")}}
+counts = {{host: sum(frame in frames for frame in application.result)
+          for host, application in received.items()}}
 return Report([], [], metrics=counts)
 """
 
