@@ -8,7 +8,7 @@ block as unknown.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -36,6 +36,7 @@ from controllers.ampm.session import (
 )
 from controllers.ampm.watch import (
     Bounds,
+    FlowPath,
     Hop,
     Method,
     WatchedFlow,
@@ -111,8 +112,8 @@ class _NotReadError(_UnknownError):
 class Collector:
     """Controller that makes switches mark and measure `flows`, and reads the switches' records.
 
-    `flows` maps each flow to its path, which is a sequence of switches. The first and the last
-    place of a path may also be the edge program of a host (edge.py).
+    `flows` maps each flow to its path, which is a sequence of switches, or to a Multipoint if it
+    has several paths. The ends of a path may also be the edge programs of hosts (edge.py).
 
     The collector is an async context manager that connects to the switches. `bounds` are the
     maximum clock error and the maximum delay. None means that they are unknown, and nothing is
@@ -124,7 +125,7 @@ class Collector:
     """
 
     def __init__(
-        self, flows: Mapping[WatchedFlow, Sequence[Hop | Edge]], schedule: Schedule,
+        self, flows: Mapping[WatchedFlow, FlowPath[Hop | Edge]], schedule: Schedule,
         clock: Clock, *, bounds: Bounds | None, records: Collection[Record] | None = None,
     ) -> None:  # fmt: skip
         check_distinct(flows)

@@ -4,11 +4,11 @@ Methods that use different bits of the packet can be combined; see Method.
 """
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import finsy as fy
 
@@ -212,6 +212,30 @@ class Named(Protocol):
         """Unique name of the measuring point."""
 
 
+NamedPoint = TypeVar("NamedPoint", bound=Named)
+
+
+@dataclass(frozen=True)
+class Multipoint(Generic[NamedPoint]):
+    """Measuring points of a flow that has several paths (RFC 9342), e.g. because of ECMP.
+
+    Every packet enters the domain at one of the points `first`, which marks it, and leaves it at
+    one of the points `last`, which clears the mark. The points `middle` observe. A packet must pass
+    no point `first` or `last` in the middle of its path. See controllers/ampm/clusters.py.
+    """
+
+    first: Sequence[NamedPoint]
+    last: Sequence[NamedPoint]
+    middle: Sequence[NamedPoint] = ()
+
+    def __iter__(self) -> Iterator[NamedPoint]:
+        yield from (*self.first, *self.middle, *self.last)
+
+
+FlowPath = Sequence[NamedPoint] | Multipoint[NamedPoint]
+"""Measuring points of a flow: in order if it has one path, else a Multipoint."""
+
+
 class Watch(NamedTuple):
     """A flow at one of the measuring points of its path."""
 
@@ -220,11 +244,16 @@ class Watch(NamedTuple):
     is_last: bool
 
 
-def check_paths(flows: Mapping[WatchedFlow, Sequence[Named]]) -> None:
+def check_paths(flows: Mapping[WatchedFlow, FlowPath[NamedPoint]]) -> None:
     """Raise TestbedError for a path with a loop, or if packets match two tunnels."""
     entering: dict[Hashable, WatchedFlow] = {}
     for flow, path in flows.items():
         names = [hop.name for hop in path]
+        if flow.tunnel and isinstance(path, Multipoint):
+            raise TestbedError(
+                f"flow {flow.number}: a tunnel has only one path; measure the flow without a "
+                f"tunnel, or give one path"
+            )
         if len(set(names)) < len(names):
             raise TestbedError(
                 f"flow {flow.number}: its path {', '.join(names)} contains a switch twice, which "
@@ -306,14 +335,22 @@ def _pulse_slot(times: ClockRange) -> fy.P4TableEntry:
     )
 
 
-def watch_at(path: Sequence[Named], name: str, flow: WatchedFlow) -> Watch:
+def watch_at(path: FlowPath[NamedPoint], name: str, flow: WatchedFlow) -> Watch:
     """Return the Watch of a flow at the measuring point with this name.
 
-    Raises TestbedError if the path of the flow has only one point.
+    Raises TestbedError if the path of the flow has only one point, or no point at one end.
     """
-    if len(path) < 2:
+    if isinstance(path, Multipoint):
+        first, last = path.first, path.last
+    else:
+        first, last = path[:1], path[1:][-1:]
+    if not first or not last:
         raise TestbedError(f"flow {flow.number}: its path needs at least two switches")
-    return Watch(flow, is_first=name == path[0].name, is_last=name == path[-1].name)
+    return Watch(
+        flow,
+        is_first=any(point.name == name for point in first),
+        is_last=any(point.name == name for point in last),
+    )
 
 
 def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
