@@ -178,6 +178,17 @@ class Collector:
         """Maximum error of the measured clock offset of each switch; 0 if the offset was given."""
         return {name: session.clock_error_us for name, session in self._sessions.items()}
 
+    @property
+    def read_bytes(self) -> int:
+        """Length of all P4Runtime messages that have read records (without readout packets)."""
+        return sum(session.read_bytes for session in self._sessions.values())
+
+    @property
+    def cells_per_block(self) -> int:
+        """Number of counter cells and register cells that one block needs, at all points."""
+        cells = [self._cells(name, 0) for name in self._sessions]
+        return len(COUNTERS) * sum(len(each.counters) + len(each.places) for each in cells)
+
     async def blocks(
         self, first: int, last: int, *, switches: Collection[str] | None = None,
         clock: ReadableClock | None = None,

@@ -52,6 +52,7 @@ class EdgeSession:
 
     clock_error_us = 0.0  # the switches use the same clock, CLOCK_MONOTONIC
     ahead_us: tuple[float, float] | None = None
+    read_bytes = 0  # the maps belong to this process, so no messages are needed
 
     def __init__(
         self, hop: EdgeHop, schedule: Schedule, watches: Sequence[Watch],

@@ -73,6 +73,7 @@ class PlaceSession(Protocol):
     name: str
     clock_error_us: float
     ahead_us: tuple[float, float] | None
+    read_bytes: int  # length of all requests and responses of bulk reads
 
     async def open(self) -> None: ...
     async def close(self) -> None: ...
@@ -112,6 +113,7 @@ class Session:
         self._cells = cells
         self._offset_us = (hop.clock_offset_us or 0) + hop.clock_ahead_us
         self.clock_error_us = 0.0  # maximum error of a measured clock offset
+        self.read_bytes = 0
         self._readouts = Readouts(hop.switch)
         # connection for bulk reads
         self._client = fy.P4Client(hop.switch.address, wait_for_ready=False)
@@ -224,7 +226,10 @@ class Session:
         registers: dict[Place, list[int]] = {}  # eight values: four for arrival, four for departure
         reading = Reading({}, {})
         has_entries = False
-        async for reply in self._client.request_iter(self._request(cells)):
+        request = self._request(cells)
+        self.read_bytes += request.ByteSize()
+        async for reply in self._client.request_iter(request):
+            self.read_bytes += reply.ByteSize()
             for entity in reply.entities:
                 if entity.HasField("counter_entry"):
                     counter = entity.counter_entry

@@ -212,11 +212,11 @@ class Named(Protocol):
         """Unique name of the measuring point."""
 
 
-NamedPoint = TypeVar("NamedPoint", bound=Named)
+NamedPoint_co = TypeVar("NamedPoint_co", bound=Named, covariant=True)
 
 
 @dataclass(frozen=True)
-class Multipoint(Generic[NamedPoint]):
+class Multipoint(Generic[NamedPoint_co]):
     """Measuring points of a flow that has several paths (RFC 9342), e.g. because of ECMP.
 
     Every packet enters the domain at one of the points `first`, which marks it, and leaves it at
@@ -224,15 +224,15 @@ class Multipoint(Generic[NamedPoint]):
     no point `first` or `last` in the middle of its path. See controllers/ampm/clusters.py.
     """
 
-    first: Sequence[NamedPoint]
-    last: Sequence[NamedPoint]
-    middle: Sequence[NamedPoint] = ()
+    first: Sequence[NamedPoint_co]
+    last: Sequence[NamedPoint_co]
+    middle: Sequence[NamedPoint_co] = ()
 
-    def __iter__(self) -> Iterator[NamedPoint]:
+    def __iter__(self) -> Iterator[NamedPoint_co]:
         yield from (*self.first, *self.middle, *self.last)
 
 
-FlowPath = Sequence[NamedPoint] | Multipoint[NamedPoint]
+FlowPath = Sequence[NamedPoint_co] | Multipoint[NamedPoint_co]
 """Measuring points of a flow: in order if it has one path, else a Multipoint."""
 
 
@@ -244,7 +244,7 @@ class Watch(NamedTuple):
     is_last: bool
 
 
-def check_paths(flows: Mapping[WatchedFlow, FlowPath[NamedPoint]]) -> None:
+def check_paths(flows: Mapping[WatchedFlow, FlowPath[NamedPoint_co]]) -> None:
     """Raise TestbedError for a path with a loop, or if packets match two tunnels."""
     entering: dict[Hashable, WatchedFlow] = {}
     for flow, path in flows.items():
@@ -335,7 +335,7 @@ def _pulse_slot(times: ClockRange) -> fy.P4TableEntry:
     )
 
 
-def watch_at(path: FlowPath[NamedPoint], name: str, flow: WatchedFlow) -> Watch:
+def watch_at(path: FlowPath[NamedPoint_co], name: str, flow: WatchedFlow) -> Watch:
     """Return the Watch of a flow at the measuring point with this name.
 
     Raises TestbedError if the path of the flow has only one point, or no point at one end.

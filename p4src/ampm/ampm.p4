@@ -5,7 +5,13 @@
  *   ingress   watch --> method: block and pulse of the packet, from the clock or from its bits
  *                   --> records of arrivals
  *   egress              records of departures --> set marks, or clear them at the last switch */
+#ifdef AMPM_ROUTED
+#include "../include/parser.p4"
+#include "../include/routing.p4"
+#include "multicast.p4"
+#else
 #include "../include/forwarding.p4"
+#endif
 #include "../include/readout.p4"
 #include "methods.p4"
 
@@ -19,7 +25,12 @@ struct metadata_t {
 
 control AmpmIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+#ifdef AMPM_ROUTED
+    Routing() routing;
+    Multicast() multicast;
+#else
     Forwarding() forwarding;
+#endif
     Watch() watch;
     Methods() methods;
     BlockRecord() block_arrivals;
@@ -36,7 +47,12 @@ control AmpmIngress(
             readout_request.apply(
                 hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
         } else {
+#ifdef AMPM_ROUTED
+            routing.apply(hdr.ethernet, hdr.ipv4, hdr.ports, standard_metadata);
+            multicast.apply(hdr.ipv4, standard_metadata);
+#else
             forwarding.apply(hdr, standard_metadata);
+#endif
             watch.apply(hdr, meta.watch, standard_metadata);
             if (meta.watch.watched == 1) {
                 methods.apply(hdr, meta.watch, meta.sample);

@@ -23,9 +23,7 @@ def node(number: int) -> Point:
 
 def random_links(rng: random.Random, nodes: int, count: int, *, acyclic: bool) -> list[Link]:
     """Return distinct links between random nodes; if `acyclic`, from lower to higher numbers."""
-    pairs = [
-        (a, b) for a in range(nodes) for b in range(nodes) if (a < b if acyclic else a != b)
-    ]
+    pairs = [(a, b) for a in range(nodes) for b in range(nodes) if (a < b if acyclic else a != b)]
     return [(node(a), node(b)) for a, b in rng.sample(pairs, min(count, len(pairs)))]
 
 

@@ -14,7 +14,7 @@ from mininet.topo import Topo
 
 from controllers.ampm.collector import Collector
 from controllers.ampm.schedule import Schedule
-from controllers.ampm.watch import Bounds, Hop, WatchedFlow
+from controllers.ampm.watch import Bounds, FlowPath, Hop, WatchedFlow
 from controllers.connection import cpu_ports
 from experiments.shared.ampm.measurement import Setting, watched_paths
 from telemark.backends.real.targets.bmv2 import Bmv2Switch
@@ -27,7 +27,7 @@ from telemark.traffic.flows import Flow
 # multiple of the delay in the probe. The probe is too short to see the max delay.
 MIN_WAIT_US, WAIT_FACTOR = 150_000.0, 4
 
-Watching = Callable[[Network], Mapping[WatchedFlow, Sequence[Hop]]]
+Watching = Callable[[Network], Mapping[WatchedFlow, FlowPath[Hop]]]
 
 
 @dataclass(frozen=True)
