@@ -20,6 +20,9 @@ from telemark.errors import TestbedError
 NUMBER_BITS = 16
 """Width of a flow number in bits, as in watch.p4."""
 
+HOP_BY_HOP, DESTINATION_OPTIONS = 0, 60
+"""Protocol numbers of the IPv6 options headers that may contain the AltMark option."""
+
 
 class LimitError(TestbedError):
     """Clock errors and delays of a path exceed the limits that a method sets for the blocks."""
@@ -110,7 +113,9 @@ class WatchedFlow:
     IPv6 packets have the AltMark option (RFC 9343) with `flow_mon_id`. If the sending host inserts
     the option, the option and the addresses identify the packets. Otherwise, the flow needs a
     `tunnel`. The first switch then puts packets into outer packets with the option, and the last
-    switch unpacks them. Between these switches, frames are 48 bytes longer.
+    switch unpacks them. Between these switches, frames are 48 bytes longer. The option is in a
+    hop-by-hop header, or, with `end_to_end`, in a destination options header. Only the two ends of
+    the tunnel measure then.
 
     Raises ValueError for invalid parameters.
     """
@@ -125,6 +130,7 @@ class WatchedFlow:
     dscp: int = 0
     flow_mon_id: int | None = None
     tunnel: Tunnel | None = None
+    end_to_end: bool = False
 
     def __post_init__(self) -> None:
         problem = _method_problem(self.methods) or self._address_problem() or self._key_problem()
@@ -163,6 +169,11 @@ class WatchedFlow:
             return "IPv4 has no AltMark option; set flow_mon_id=None"
         if versions == {6} and (self.flow_mon_id is None or not 0 <= self.flow_mon_id < 1 << 20):
             return "an IPv6 flow needs a flow_mon_id of 20 bits (RFC 9343)"
+        if self.end_to_end and self.tunnel is None:
+            return (
+                "only the ends of a tunnel may use a destination options header; set a tunnel, or "
+                "end_to_end=False"
+            )
         if self.tunnel is not None:
             if self.flow_mon_id is None:
                 return "only IPv6 packets go through a tunnel"
@@ -253,6 +264,11 @@ def check_paths(flows: Mapping[WatchedFlow, FlowPath[NamedPoint_co]]) -> None:
             raise TestbedError(
                 f"flow {flow.number}: a tunnel has only one path; measure the flow without a "
                 f"tunnel, or give one path"
+            )
+        if flow.end_to_end and len(names) > 2:
+            raise TestbedError(
+                f"flow {flow.number}: only the ends of a tunnel with end_to_end measure; expected "
+                f"two switches as its path, got {', '.join(names)}"
             )
         if len(set(names)) < len(names):
             raise TestbedError(
@@ -367,8 +383,12 @@ def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
         )
     watched = {"flow": flow.number, "methods": int(flow.methods)}
     if flow.tunnel is not None and first:
-        outer = flow.tunnel._asdict()
-        action = fy.Action("encapsulate", **watched, flow_mon_id=flow.flow_mon_id, **outer)
+        outer = {
+            "flow_mon_id": flow.flow_mon_id,
+            "options_type": DESTINATION_OPTIONS if flow.end_to_end else HOP_BY_HOP,
+            **flow.tunnel._asdict(),
+        }
+        action = fy.Action("encapsulate", **watched, **outer)
         return _entry("encapsulation_list", flow, ("ipv6", "next_header"), action)
     if flow.tunnel is not None and last:
         action = fy.Action("observe_and_decapsulate", **watched)

@@ -54,7 +54,7 @@ control HashedChoice(in headers_t hdr, in watch_t watch, inout sample_t sample) 
             hash(
                 sample.hash, HashAlgorithm.crc32, 32w0,
                 {
-                    hdr.ipv6.src_addr, hdr.ipv6.dst_addr, hdr.altmark.next_header,
+                    hdr.ipv6.src_addr, hdr.ipv6.dst_addr, hdr.options.next_header,
                     hdr.ipv6.payload_length, hdr.ipv6.flow_label, 4w0, transport
                 },
                 64w0x100000000);

@@ -17,7 +17,7 @@
 #define AMPM_FLOWS 1024
 #define AMPM_CELLS 2 * AMPM_FLOWS
 
-// length of an IPv6 header and a hop-by-hop header with the AltMark option
+// length of an IPv6 header and an options header with the AltMark option
 const bit<16> ENCAPSULATION_BYTES = 48;
 
 // Methods of a flow, as flags.
@@ -101,21 +101,24 @@ control Watch(
     /* Entry at the first switch, if the host inserts no option. Only the source of a packet may
      * insert an option (RFC 9343). Therefore, the switch encapsulates the packet (RFC 2473); it is
      * then the source of the outer packet. Traffic class and flow label are copied from the inner
-     * packet. */
+     * packet. `options_type` selects the options header: hop-by-hop, so that all switches measure,
+     * or destination, so that only the ends of the tunnel measure. */
     action encapsulate(
-        bit<16> flow, bit<8> methods, bit<20> flow_mon_id, bit<128> src_addr, bit<128> dst_addr) {
+        bit<16> flow, bit<8> methods, bit<20> flow_mon_id, bit<8> options_type,
+        bit<128> src_addr, bit<128> dst_addr) {
         mark(flow, methods);
         hdr.inner_ipv6 = hdr.ipv6;
         hdr.ipv6.payload_length = hdr.ipv6.payload_length + ENCAPSULATION_BYTES;
-        hdr.ipv6.next_header = PROTOCOL_HOP_BY_HOP;
+        hdr.ipv6.next_header = options_type;
         hdr.ipv6.hop_limit = 64;
         hdr.ipv6.src_addr = src_addr;
         hdr.ipv6.dst_addr = dst_addr;
+        hdr.options.setValid();
+        hdr.options.next_header = PROTOCOL_IPV6;
+        hdr.options.length = 0;
         hdr.altmark.setValid();
-        hdr.altmark.next_header = PROTOCOL_IPV6;
-        hdr.altmark.length = ALTMARK_ALONE[23:16];
-        hdr.altmark.option_type = ALTMARK_ALONE[15:8];
-        hdr.altmark.option_length = ALTMARK_ALONE[7:0];
+        hdr.altmark.option_type = ALTMARK_OPTION[15:8];
+        hdr.altmark.option_length = ALTMARK_OPTION[7:0];
         hdr.altmark.flow_mon_id = flow_mon_id;
         hdr.altmark.reserved = 0;
     }
@@ -214,7 +217,10 @@ control Decapsulate(inout headers_t hdr) {
         if ((outer_ecn == 3 && inner_ecn != 0) || (outer_ecn == 1 && inner_ecn == 2)) {
             hdr.ipv6.traffic_class[1:0] = outer_ecn;
         }
+        hdr.options.setInvalid();
+        hdr.options_before.setInvalid();
         hdr.altmark.setInvalid();
+        hdr.options_after.setInvalid();
         hdr.inner_ipv6.setInvalid();
     }
 }

@@ -11,6 +11,8 @@ const bit<16> ETHERTYPE_IPV4 = 0x0800;
 @noWarn("unused") const bit<8> PROTOCOL_HOP_BY_HOP = 0;
 @noWarn("unused") const bit<8> PROTOCOL_TCP = 6;
 @noWarn("unused") const bit<8> PROTOCOL_UDP = 17;
+@noWarn("unused") const bit<8> PROTOCOL_DESTINATION_OPTIONS = 60;
+@noWarn("unused") const bit<8> PROTOCOL_NONE = 59;  // nothing follows: RFC 8200
 @noWarn("unused") const bit<8> PROTOCOL_IPV6 = 41;  // an IPv6 packet in another packet: RFC 2473
 
 @noWarn("unused") const bit<32> ETHERNET_BYTES = 14;
@@ -52,9 +54,16 @@ header ipv6_t {  // RFC 8200
     bit<128> dst_addr;
 }
 
-header altmark_t {  // a hop-by-hop header that contains only the AltMark option: RFC 9343
+header options_t {  // start of a hop-by-hop or destination options header: RFC 8200
     bit<8> next_header;
     bit<8> length;  // 0 means eight bytes
+}
+
+header options_bytes_t {  // other options of this header
+    varbit<192> bytes;
+}
+
+header altmark_t {  // the AltMark option: RFC 9343
     bit<8> option_type;
     bit<8> option_length;
     bit<20> flow_mon_id;
@@ -63,8 +72,10 @@ header altmark_t {  // a hop-by-hop header that contains only the AltMark option
     bit<10> reserved;
 }
 
-// Bytes 2 to 4 of a header altmark_t: length eight bytes, option AltMark (0x12), option length four
-// bytes.
+@noWarn("unused") const bit<16> ALTMARK_OPTION = 0x1204;  // type, and length of the data
+@noWarn("unused") const bit<16> OPTION_PAD1 = 0;  // type 0: one byte, without a length
+
+// Bytes 2 to 4 of an options header that has only the AltMark option: length eight bytes, AltMark
 @noWarn("unused") const bit<24> ALTMARK_ALONE = 0x001204;
 
 header ports_t {  // the first eight bytes of UDP, and also of TCP

@@ -6,6 +6,7 @@
 
 #include "allocation.p4"
 #include "headers.p4"
+#include "ipv6_options.p4"
 #include "readout.p4"
 
 struct headers_t {
@@ -15,17 +16,23 @@ struct headers_t {
     ipv4_t ipv4;
     ipv4_options_t ipv4_options;
     ipv6_t ipv6;
+    options_t options;
+    options_bytes_t options_before;
     altmark_t altmark;
+    options_bytes_t options_after;
     ipv6_t inner_ipv6;
     ports_t ports;
 }
 
 /* A fragment other than the first has no `ports`, because no transport header follows its IPv4
- * header. The first extension header of IPv6 is parsed if it contains only the AltMark option. No
- * other extension header is parsed. If an inner IPv6 packet follows, `ports` are the ports of the
+ * header. The first extension header of IPv6 is parsed if it contains the AltMark option. No other
+ * extension header is parsed. If an inner IPv6 packet follows, `ports` are the ports of the
  * inner packet. */
 parser HeadersParser(
     packet_in packet, out headers_t hdr, in standard_metadata_t standard_metadata) {
+    AltmarkParser() altmark_parser;
+    bit<8> following;  // protocol after the options header
+
     state start {
         transition select(standard_metadata.ingress_port) {
             CPU_PORT: parse_readout_request;
@@ -72,23 +79,18 @@ parser HeadersParser(
     state parse_ipv6 {
         packet.extract(hdr.ipv6);
         transition select(hdr.ipv6.next_header) {
-            PROTOCOL_HOP_BY_HOP: parse_hop_by_hop;
+            PROTOCOL_HOP_BY_HOP: parse_options;
+            PROTOCOL_DESTINATION_OPTIONS: parse_options;
             PROTOCOL_UDP: parse_ports;
             PROTOCOL_TCP: parse_ports;
             default: accept;
         }
     }
 
-    state parse_hop_by_hop {
-        transition select(packet.lookahead<bit<32>>()[23:0]) {
-            ALTMARK_ALONE: parse_altmark;
-            default: accept;
-        }
-    }
-
-    state parse_altmark {
-        packet.extract(hdr.altmark);
-        transition select(hdr.altmark.next_header) {
+    state parse_options {
+        altmark_parser.apply(
+            packet, hdr.options, hdr.options_before, hdr.altmark, hdr.options_after, following);
+        transition select(following) {
             PROTOCOL_UDP: parse_ports;
             PROTOCOL_TCP: parse_ports;
             PROTOCOL_IPV6: parse_inner_ipv6;
@@ -118,7 +120,10 @@ control HeadersDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv4_options);
         packet.emit(hdr.ipv6);
+        packet.emit(hdr.options);
+        packet.emit(hdr.options_before);
         packet.emit(hdr.altmark);
+        packet.emit(hdr.options_after);
         packet.emit(hdr.inner_ipv6);
         packet.emit(hdr.ports);
     }

@@ -5,6 +5,7 @@
 #ifndef TELEMARK_INT_SWITCH_P4
 #define TELEMARK_INT_SWITCH_P4
 
+#include "../include/ipv6_options.p4"
 #include "packet.p4"
 
 // A program may define statements here. They read the stack before the parser extracts it.
@@ -22,7 +23,9 @@
 parser IntParser(
     packet_in packet, out headers_t hdr, inout metadata_t meta,
     inout standard_metadata_t standard_metadata) {
+    AltmarkParser() altmark_parser;
     bit<6> dscp;
+    bit<8> following;  // protocol after an options header
 
     state start {
         dscp = 0;
@@ -75,22 +78,17 @@ parser IntParser(
         transition select(hdr.ipv6.next_header) {
             PROTOCOL_UDP: parse_udp;
             PROTOCOL_TCP: parse_tcp;
-            PROTOCOL_HOP_BY_HOP: parse_hop_by_hop;
+            PROTOCOL_HOP_BY_HOP: parse_options;
+            PROTOCOL_DESTINATION_OPTIONS: parse_options;
             default: accept;
         }
     }
 
     // As in include/parser.p4. These packets are for AM-PM, not for INT.
-    state parse_hop_by_hop {
-        transition select(packet.lookahead<bit<32>>()[23:0]) {
-            ALTMARK_ALONE: parse_altmark;
-            default: accept;
-        }
-    }
-
-    state parse_altmark {
-        packet.extract(hdr.altmark);
-        transition select(hdr.altmark.next_header) {
+    state parse_options {
+        altmark_parser.apply(
+            packet, hdr.options, hdr.options_before, hdr.altmark, hdr.options_after, following);
+        transition select(following) {
             PROTOCOL_UDP: parse_ports;
             PROTOCOL_TCP: parse_ports;
             PROTOCOL_IPV6: parse_inner_ipv6;
@@ -218,7 +216,10 @@ control IntDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv4_options);
         packet.emit(hdr.ipv6);
+        packet.emit(hdr.options);
+        packet.emit(hdr.options_before);
         packet.emit(hdr.altmark);
+        packet.emit(hdr.options_after);
         packet.emit(hdr.inner_ipv6);
         packet.emit(hdr.ports);
         packet.emit(hdr.tcp);

@@ -122,6 +122,7 @@ def test_an_ipv6_flow_has_no_ports_but_in_a_tunnel() -> None:
             "expected two IPv6 addresses",
         ),
         (("fd00::1", "fd00::2"), {"flow_mon_id": 1 << 20}, "20 bits"),
+        (("fd00::1", "fd00::2"), {"flow_mon_id": 1, "end_to_end": True}, "only the ends of a"),
         (("fd00::1", "fd00::2"), {"flow_mon_id": 1, "dscp": 46}, "dscp does not apply"),
     ],
 )

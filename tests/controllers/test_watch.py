@@ -188,6 +188,22 @@ def test_ipv6_flows_with_and_without_the_option(tmp_path: Path) -> None:
     assert wire.seen("s3", "h2") == [host_s, ipv6(80), ipv6(80), ipv6(81), ipv6(80, "fd01::1")]
 
 
+def test_the_middle_of_an_end_to_end_tunnel_does_not_measure(tmp_path: Path) -> None:
+    tunnel = Tunnel("fd00:ed9e::1", "fd00:ed9e::2")
+    flow = WatchedFlow(1, "fd00::1", "fd00::2", flow_mon_id=2, tunnel=tunnel, end_to_end=True)
+
+    async def use(wire: Wire) -> None:
+        wire.hops = [wire.hops[0], wire.hops[2]]
+        await wire.watch(flow)
+        await wire.send([ipv6(80)])
+        assert await wire.packets(1) == [1] * 4
+
+    wire = over_the_wire(tmp_path, use)
+    (outer,) = wire.seen("s1", "s2")
+    assert (outer[20], outer[54:62].hex()) == (60, "2900120400002800")
+    assert wire.seen("s3", "h2") == [ipv6(80)]
+
+
 @pytest.mark.parametrize("number", [1024, 65536, -1])
 def test_a_flow_that_has_no_room_is_refused(number: int, tmp_path: Path) -> None:
     async def use(wire: Wire) -> None:

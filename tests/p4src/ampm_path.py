@@ -94,9 +94,15 @@ class Switch:
         params = [flow, int(methods)] if role == DECAPSULATE else _params(role, flow, methods)
         self._watch("watch_list_ipv6", key, role, params, 0)
 
-    def encapsulate(self, methods: Method, *, flow_mon_id: int, flow: int = 0) -> None:
-        """Encapsulate all IPv6 packets that have no AltMark option."""
-        params = [flow, int(methods), flow_mon_id, *(int(IPv6Address(a)) for a in TUNNEL)]
+    def encapsulate(
+        self, methods: Method, *, flow_mon_id: int, flow: int = 0, options_type: int = 0
+    ) -> None:
+        """Encapsulate all IPv6 packets that have no AltMark option.
+
+        `options_type` is 0 for a hop-by-hop header, or 60 for a destination options header.
+        """
+        addresses = [int(IPv6Address(a)) for a in TUNNEL]
+        params = [flow, int(methods), flow_mon_id, options_type, *addresses]
         self._watch("encapsulation_list", [Ternary(0, 0)] * 5, "encapsulate", params)
 
     def _watch(

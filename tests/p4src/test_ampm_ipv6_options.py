@@ -1,0 +1,185 @@
+"""The AltMark option beside other options, and in a destination options header (RFC 9343).
+
+tshark has no field for AltMark, but it shows the type, the length and the bytes of each option.
+"""
+
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from ampm_path import (
+    DECAPSULATE,
+    FIRST,
+    HOSTS_MAC,
+    IPV6_ADDRESSES,
+    LAST,
+    MIDDLE,
+    SAMPLE,
+    TUNNEL,
+    L,
+    Switch,
+)
+from scapy.layers.inet import UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+from scapy.utils import wrpcap
+
+from controllers.ampm.watch import Method
+
+FLOW_MON_ID = 0xABCDE
+ALTMARK = bytes.fromhex("1204ABCDE000")
+ROUTER_ALERT = bytes.fromhex("05020000")
+PAD1, PAD2 = b"\x00", bytes.fromhex("0100")
+HOP_BY_HOP, DESTINATION_OPTIONS, WINDOW = 0, 60, 32
+ETHER = Ether(dst=HOSTS_MAC, src="02:00:00:00:00:01")
+
+
+def frame(
+    options: bytes, kind: int = HOP_BY_HOP, *, number: int = 0, units: int | None = None
+) -> bytes:
+    """Return a frame with an options header.
+
+    The header is padded with zeros to `units` times eight bytes (default: as few as possible).
+    """
+    needed = -(-(2 + len(options)) // 8) if units is None else units
+    header = (bytes((17, needed - 1)) + options).ljust(8 * needed, b"\0")
+    segment = bytes(UDP(sport=4000, dport=5000, chksum=number) / Raw(bytes(20)))
+    src, dst = IPV6_ADDRESSES
+    return bytes(ETHER / IPv6(src=src, dst=dst, nh=kind, hlim=64) / Raw(header + segment))
+
+
+def switch(role: str, method: Method = Method.STEP) -> Switch:
+    made = Switch(role, method, flows=0)
+    made.watch_ipv6(role, method, flow_mon_id=FLOW_MON_ID)
+    return made
+
+
+def coloured(data: bytes) -> bytes:
+    """Return a frame in which the flag L of its AltMark option is set."""
+    before, option, after = data.partition(ALTMARK)
+    assert option
+    return before + ALTMARK[:4] + b"\xe8" + ALTMARK[5:] + after
+
+
+BESIDE = {
+    "before another option": ALTMARK + ROUTER_ALERT,
+    "behind another option": ROUTER_ALERT + ALTMARK,
+    "between options": ROUTER_ALERT + ALTMARK + ROUTER_ALERT,
+    "behind padding": PAD1 + PAD1 + PAD2 + ALTMARK,
+    "behind a long option": bytes.fromhex("3e16") + bytes(22) + ALTMARK,  # ends at byte 32
+    "before a long option": ALTMARK + bytes.fromhex("3130") + bytes(48),
+}
+
+
+@pytest.mark.parametrize("options", BESIDE.values(), ids=BESIDE.keys())
+@pytest.mark.parametrize("kind", [HOP_BY_HOP, DESTINATION_OPTIONS])
+def test_the_option_is_marked_beside_other_options(options: bytes, kind: int) -> None:
+    data = frame(options, kind)
+    marked = coloured(data)
+    assert switch(FIRST).pass_on(data, 5 * L) == marked
+    middle = switch(MIDDLE)
+    assert middle.pass_on(marked, 5 * L) == marked
+    assert middle.packets(0, 1) == (1, 1)
+    assert switch(LAST).pass_on(marked, 5 * L) == data
+
+
+OTHERS = {
+    "inside another option": bytes.fromhex("3e06") + ALTMARK,
+    "behind 32 bytes": bytes.fromhex("3e1c") + bytes(28) + ALTMARK,
+    "across 32 bytes": bytes.fromhex("3e18") + bytes(24) + ALTMARK,
+    "behind an option that exceeds the header": bytes.fromhex("3eff") + ALTMARK,
+    "another FlowMonID": ROUTER_ALERT + bytes.fromhex("1204ABCDF000"),
+}
+
+
+@pytest.mark.parametrize("options", OTHERS.values(), ids=OTHERS.keys())
+def test_other_options_pass_untouched_and_uncounted(options: bytes) -> None:
+    first = switch(FIRST)
+    data = frame(options)
+    assert first.pass_on(data, 5 * L) == data
+    assert first.packets(0, 1) == (0, 0)
+
+
+@pytest.mark.parametrize("units", [2, 3, 4, 256])
+def test_a_header_longer_than_its_packet_passes(units: int) -> None:
+    """The header states a length that the packet does not have."""
+    data = frame(ROUTER_ALERT + ALTMARK, units=units)
+    cut = data[: 14 + 40 + 12]
+    assert switch(FIRST).pass_on(cut, 5 * L) == cut
+
+
+def option_is_found(options: bytes) -> bool:
+    """Walk the options like a receiver, in the first bytes of the header."""
+    header = bytes(2) + options
+    at = 2
+    while at < min(len(header), WINDOW):
+        size = 1 if header[at] == 0 else 2 + int.from_bytes(header[at + 1 : at + 2], "big")
+        if header[at : at + 2] == ALTMARK[:2]:
+            return at + 6 <= min(len(header), WINDOW)
+        at += size
+    return False
+
+
+def test_random_options_are_walked_as_by_a_receiver() -> None:
+    rng = random.Random(1)
+    found = 0
+    for _ in range(150):
+        parts = [
+            rng.randbytes(rng.choice([0, 0, 0, 0, 1, 3]))
+            + rng.choice([PAD1, PAD2, ROUTER_ALERT, ROUTER_ALERT, ALTMARK])
+            for _ in range(rng.randint(1, 6))
+        ]
+        options = b"".join(parts)
+        options += bytes(-(2 + len(options)) % 8)
+        data = frame(options)
+        watching = switch(MIDDLE)
+        assert watching.pass_on(data, 5 * L) == data
+        # the packet has colour 0, so it belongs to block 4
+        assert watching.packets(0, 0)[0] == option_is_found(options), options.hex()
+        found += watching.packets(0, 0)[0]
+    assert 30 < found < 130
+
+
+def test_hashed_samples_include_the_ports_behind_the_options() -> None:
+    point = switch(MIDDLE, Method.STEP | Method.HASHED)
+    for number in range(40):
+        point.pass_on(frame(ROUTER_ALERT + ALTMARK, number=number), 4 * L + number)
+    assert len({point.read(SAMPLE, place)[0].values[2] for place in range(8)}) > 4
+
+
+def test_only_the_ends_of_a_tunnel_use_its_destination_options() -> None:
+    """The ends measure. A switch between them measures the hop-by-hop header of another flow."""
+    first = Switch(FIRST, Method.STEP, flows=0)
+    first.encapsulate(Method.STEP, flow_mon_id=FLOW_MON_ID, options_type=DESTINATION_OPTIONS)
+    src, dst = IPV6_ADDRESSES
+    data = bytes(ETHER / IPv6(src=src, dst=dst) / UDP(sport=4000, dport=5000) / Raw(bytes(20)))
+    outer = first.pass_on(data, 5 * L)
+    assert outer[20] == DESTINATION_OPTIONS
+    assert outer[54:62].hex() == "29001204abcde800"
+    last = Switch(DECAPSULATE, Method.STEP, flows=0)
+    last.watch_ipv6(DECAPSULATE, Method.STEP, flow_mon_id=FLOW_MON_ID, addresses=TUNNEL)
+    assert last.pass_on(outer, 5 * L) == data
+    assert last.packets(0, 1) == (1, 1)
+
+
+@pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
+def test_tshark_shows_the_same_options(tmp_path: Path) -> None:
+    sent = [frame(options, kind) for options in (ALTMARK, *BESIDE.values())
+            for kind in (HOP_BY_HOP, DESTINATION_OPTIONS)]  # fmt: skip
+    marked = [switch(FIRST).pass_on(data, 5 * L) for data in sent]
+    wrpcap(str(tmp_path / "marked.pcap"), [Ether(data) for data in marked])
+    fields = ["ipv6.hopopts.nxt", "ipv6.dstopts.nxt", "ipv6.opt.type", "ipv6.opt.unknown",
+              "udp.dstport", "_ws.malformed"]  # fmt: skip
+    command = ["tshark", "-r", tmp_path / "marked.pcap", "-T", "fields", "-E", "separator=/"]
+    command += [word for field in fields for word in ("-e", field)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) == len(marked)
+    for number, line in enumerate(lines):
+        hop_by_hop, destination, types, unknown, port, malformed = line.split("/")
+        assert (hop_by_hop, destination) == (("17", ""), ("", "17"))[number % 2]
+        assert "0x12" in types.split(",")
+        assert "abcde800" in unknown.replace(":", "")
+        assert (port, malformed) == ("5000", "")
