@@ -12,13 +12,14 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
         "switch": [
             "p4src/ampm/ampm.p4", "p4src/ampm/watch.p4", "p4src/ampm/methods.p4",
             "p4src/ampm/step.p4", "p4src/ampm/pulse.p4", "p4src/ampm/multiplexed.p4",
-            "p4src/ampm/hashed.p4", "p4src/include/readout.p4",
+            "p4src/ampm/hashed.p4", "p4src/ampm/routed.p4", "p4src/ampm/multicast.p4",
+            "p4src/include/ipv6_options.p4", "p4src/include/readout.p4",
         ],
         "edge of a host": ["ebpf/edge/ampm.bpf.c", "ebpf/edge/ampm.py", "controllers/ampm/edge.py"],
         "controller": [
             "controllers/ampm/watch.py", "controllers/ampm/schedule.py",
             "controllers/ampm/session.py", "controllers/ampm/records.py",
-            "controllers/ampm/collector.py",
+            "controllers/ampm/collector.py", "controllers/ampm/clusters.py",
         ],
         "experiments": ["experiments/shared/ampm/*.py", "experiments/ampm_*.py"],
     },

@@ -148,9 +148,7 @@ def _ends(
     return sorted(first), sorted(last), sorted(middle)
 
 
-def measured_losses(
-    plan: Plan, graph: Graph, flows: Sequence[Flow], reports: Sequence[BlockReport]
-) -> NDArray[np.int64]:
+def measured_losses(plan: Plan, graph: Graph, reports: Sequence[BlockReport]) -> NDArray[np.int64]:
     """Return the measured losses with shape (clusters, blocks).
 
     Values are UNKNOWN if a block is incomplete.
@@ -245,4 +243,4 @@ def true_delays_ns(
 
 def _of_path(cluster: Cluster, truth: Truth) -> Collection[tuple[Point, Point]]:
     """Return the links of a cluster whose two points are on the path of a flow."""
-    return [link for link in cluster.links if all(point in truth.time_ns for point in link)]
+    return sorted(link for link in cluster.links if all(point in truth.time_ns for point in link))

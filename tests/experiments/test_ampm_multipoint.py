@@ -1,0 +1,71 @@
+"""Multipoint marking on fabrics: losses are exact, and a switch that miscounts is detected."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scripts import failed_checks, faulty_program, module, run, samples
+
+from controllers.ampm.clusters import Cluster
+from controllers.ampm.collector import BlockReport
+from controllers.ampm.records import Point, PointRecord
+from controllers.ampm.watch import Multipoint, WatchedFlow
+
+multipoint = module("experiments.shared.ampm.multipoint")
+FEW = ("--time", "virtual", "--flows", "8", "--blocks", "2", "--seeds", "1", "--jobs", "1")
+
+
+def test_every_loss_is_exact(tmp_path: Path) -> None:
+    done = run("ampm_multipoint", *FEW, "--loss", "0.2", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = samples(tmp_path)
+    assert all(row["wrong_blocks"] == "0" for row in rows)
+    for monitoring, bad_links in (("clusters", "4"), ("link-by-link", "1")):
+        of_tree = [row for row in rows if row["fabric"] == "fat-tree"
+                   and row["monitoring"] == monitoring]  # fmt: skip
+        worst = max(of_tree, key=lambda row: int(row["lost"]))
+        assert worst["inputs"] in ("s17 s18", "s17")
+        assert worst["links"] == bad_links
+    assert (tmp_path / "ampm_multipoint.png").stat().st_size > 10_000
+
+
+def test_a_switch_that_miscounts_is_detected(tmp_path: Path) -> None:
+    count = "arrivals.count("
+    faulty = f"if (standard_metadata.ingress_global_timestamp[5:4] != 0) {count}"
+    program = faulty_program(tmp_path, "ampm.p4", count, faulty, "ampm/routed.p4")
+    options = ("--fabrics", "leaf-spine", "--program", program, "--out", str(tmp_path / "out"))
+    done = run("ampm_multipoint", *FEW, *options)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "leaf-spine, 8 flows, clusters: wrong loss values (cluster, block)" in failed_checks(
+        tmp_path / "out"
+    )
+
+
+A, B, C = (Point(name, "departures") for name in "abc")
+FLOW = WatchedFlow(multipoint.ALL, "10.0.0.1", "10.0.0.2")
+
+
+@pytest.mark.parametrize("separate", [False, True])
+def test_unknown_blocks_have_no_loss(separate: bool) -> None:
+    links = [Cluster(frozenset({(A, B)})), Cluster(frozenset({(A, C)}))]
+    # Flows of which each is watched on its own take one path: here to b.
+    known = {A: PointRecord(4, 9), B: PointRecord(4, 7), C: PointRecord(4, 0)}
+    reports = [BlockReport(4, {0: known}, []), BlockReport(5, {0: {**known, B: None}}, ["away"])]
+    whole = Cluster(frozenset({(A, B), (A, C)}))
+    plan = multipoint.Plan({FLOW: (["a"], [], [])}, links if separate else [whole], separate)
+    graph = {Point("a", "arrivals"): [A], A: [B, C], B: [], C: []}
+    known[Point("a", "arrivals")] = PointRecord(4, 9)
+    if separate:
+        plan.clusters.insert(0, Cluster(frozenset({(Point("a", "arrivals"), A)})))
+    losses = multipoint.measured_losses(plan, graph, reports)
+    assert losses[:, 0].tolist() == ([0, 2, 0] if separate else [2])
+    assert np.all(losses[:, 1] == multipoint.UNKNOWN)
+
+
+def test_a_plan_measures_only_at_its_points() -> None:
+    plan = multipoint.Plan({FLOW: (["s1"], ["s4"], ["s2", "s3"])}, [])
+    assert plan.measuring == {"s1", "s2", "s3", "s4"}
+    hops = {name: object() for name in plan.measuring}
+    path = plan.watched(hops)[FLOW]
+    assert isinstance(path, Multipoint)
+    assert [*path] == [hops[name] for name in ("s1", "s2", "s3", "s4")]
