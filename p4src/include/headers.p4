@@ -54,12 +54,12 @@ header ipv6_t {  // RFC 8200
     bit<128> dst_addr;
 }
 
-header options_t {  // start of a hop-by-hop or destination options header: RFC 8200
+header options_header_t {  // start of a hop-by-hop or destination options header: RFC 8200
     bit<8> next_header;
     bit<8> length;  // 0 means eight bytes
 }
 
-header options_bytes_t {  // other options of this header
+header other_options_t {  // other options of this header
     varbit<192> bytes;
 }
 

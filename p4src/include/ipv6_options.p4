@@ -5,13 +5,12 @@
 
 #include "headers.p4"
 
-/* Extracts the header if one of its first 32 bytes to the end of an option belong to the AltMark
- * option. Otherwise it extracts nothing, and the packet passes unchanged. `following` is the
- * protocol after the header. If the header was not extracted to its end, `following` is
- * PROTOCOL_NONE. */
+/* Extracts the header if the AltMark option ends within the first 32 bytes of the header.
+ * Otherwise, extracts nothing. `following` is the protocol after the header. It is PROTOCOL_NONE if
+ * the header was not extracted to its end, because it is longer than 32 bytes. */
 parser AltmarkParser(
-    packet_in packet, out options_t options, out options_bytes_t before, out altmark_t altmark,
-    out options_bytes_t after, out bit<8> following) {
+    packet_in packet, out options_header_t options, out other_options_t before,
+    out altmark_t altmark, out other_options_t after, out bit<8> following) {
     bit<256> window = 0;  // first 32 bytes of the header, from the option that is examined next
     bit<16> left = 0;     // number of bytes in the window
     bit<16> skipped = 0;  // number of bytes of other options before the window

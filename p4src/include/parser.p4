@@ -16,10 +16,10 @@ struct headers_t {
     ipv4_t ipv4;
     ipv4_options_t ipv4_options;
     ipv6_t ipv6;
-    options_t options;
-    options_bytes_t options_before;
+    options_header_t options;
+    other_options_t options_before;
     altmark_t altmark;
-    options_bytes_t options_after;
+    other_options_t options_after;
     ipv6_t inner_ipv6;
     ports_t ports;
 }

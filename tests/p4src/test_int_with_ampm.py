@@ -1,6 +1,7 @@
 """INT and alternate marking on the same packets, in one switch program."""
 
 import os
+from ipaddress import IPv6Address
 
 import pytest
 from ampm_path import SCHEDULE, L, marks
@@ -9,7 +10,7 @@ from int_path import DSCP, IN, OUT, PROBE, TO_COLLECTOR, Switch, parse_int, tcp,
 from int_queue import crowded, inject
 
 from controllers.ampm.watch import Method
-from minip4.engine.keys import Ternary
+from minip4.engine.keys import Exact, Ternary
 
 METHODS = Method.DOUBLE
 OUTSIDE_DSCP = 0x2E  # EF; it contains bit 0x02, which AM-PM uses as D
@@ -72,3 +73,27 @@ def test_a_dropped_packet_does_not_depart_by_alternate_marking() -> None:
     counts = [switch.engine.counter_read(point, 0)[0]
               for point in ("BothIngress.arrivals", "BothEgress.departures")]  # fmt: skip
     assert counts == [7, 4]
+
+
+ROUTER_ALERT = bytes.fromhex("05020000")
+ALTMARK = bytes.fromhex("1204ABCDE000")
+
+
+@pytest.mark.parametrize("options", [ALTMARK, ROUTER_ALERT + ALTMARK + bytes(4)])
+def test_packets_with_altmark_get_marks_but_no_int(options: bytes) -> None:
+    """This holds if the AltMark option is alone, and if it is beside another option."""
+    first = both(1, "mark", [IN])
+    first.embed_data(NODE, version=6)
+    addresses = [Exact(int(IPv6Address(address))) for address in ("fd00::1", "fd00::2")]
+    watch = "BothIngress.watch"
+    first.engine.table_add(
+        f"{watch}.watch_list_ipv6", [Exact(0xABCDE), *addresses], f"{watch}.mark",
+        [1, int(METHODS)], 0,
+    )  # fmt: skip
+    plain = udp(version=6)
+    header = bytes((17, (2 + len(options)) // 8 - 1)) + options
+    data = plain[:18] + (len(header) + len(plain) - 54).to_bytes(2, "big") + b"\0" + plain[21:54]
+    data += header + plain[54:]
+    marked = first.pass_on(data, 5 * L)
+    assert marked == data.replace(ALTMARK, ALTMARK[:4] + b"\xe8" + ALTMARK[5:])
+    assert first.engine.counter_read("BothIngress.arrivals", 3)[0] == 1
