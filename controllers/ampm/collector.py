@@ -185,7 +185,7 @@ class Collector:
 
     @property
     def cells_per_block(self) -> int:
-        """Number of counter cells and register cells that one block needs, at all points."""
+        """Number of counters and of register records that are read per block, at all points."""
         cells = [self._cells(name, 0) for name in self._sessions]
         return len(COUNTERS) * sum(len(each.counters) + len(each.places) for each in cells)
 
