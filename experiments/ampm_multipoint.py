@@ -355,7 +355,7 @@ def measure_delays(
             error_us = measured_us - delays_ns.mean() / 1000
             if first.packets == second.packets:
                 exact.append(error_us)
-            else:
+            elif first.packets > second.packets:
                 lossy.append(error_us / mean_sd_us(first.packets, second.packets, block_us))
         for time_us, delay_us in sample_delays(first, second)[0].items():
             near = np.abs(times_ns / 1000 - time_us) <= RESOLUTION_US
