@@ -525,10 +525,9 @@ def caption(found: Sequence[Measurement], options: argparse.Namespace) -> str:
     fabric = options.fabrics[-1]
     a, b = FABRICS[fabric].bad_link
     return (
-        f"Multipoint alternate marking, {plots.count(options.seeds, 'run')} in {options.time} time. "
-        "(a) Counters, "
-        "and register cells for delays, that the controller reads per block. Clusters need as many "
-        "for all flows as for one. (b) Lost packets of all runs in each "
+        f"Multipoint alternate marking, {plots.count(options.seeds, 'run')} in {options.time} "
+        "time. (a) Counters, and register cells for delays, that the controller reads per block. "
+        "Clusters need as many for all flows as for one. (b) Lost packets of all runs in each "
         f"cluster of links between switches, {fabric} with {options.flows[-1]} flows; the link "
         f"{a}-{b} loses {100 * options.loss:g} % of the packets, all other links "
         f"{100 * LOSS:g} %. {sum(m.measured.size for m in found):,} loss values were measured, "
