@@ -174,7 +174,7 @@ def test_tshark_shows_the_same_options(tmp_path: Path) -> None:
     fields = ["ipv6.hopopts.nxt", "ipv6.dstopts.nxt", "ipv6.opt.type", "ipv6.opt.length",
               "ipv6.opt.unknown", "udp.dstport", "_ws.malformed"]  # fmt: skip
     # A guess of tshark takes the payload for TAPA.
-    command = ["tshark", "-r", tmp_path / "marked.pcap", "--disable-protocol", "tapa",
+    command = ["tshark", "-r", str(tmp_path / "marked.pcap"), "--disable-protocol", "tapa",
                "-T", "fields", "-E", "separator=;"]  # fmt: skip
     command += [word for field in fields for word in ("-e", field)]
     lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
