@@ -40,6 +40,7 @@ from controllers.connection import cpu_ports
 from controllers.tables import reconcile
 from experiments.shared.ampm.error_bounds import Workload, machine_for
 from experiments.shared.ampm.measurement import (
+    MIN_BLOCK_US,
     add_block_option,
     add_common_options,
     flow_count,
@@ -88,6 +89,8 @@ FLOWS = {  # (time mode or target, --quick) -> default numbers of flows
 }
 # kind of monitoring -> whether delays are also measured
 MONITORING = {"end-to-end": False, "clusters": False, "clusters+delay": True, "link-by-link": False}
+# --quick -> min block length in real time, in which the controller must read 20 switches
+REAL_BLOCK_US = {False: 2**20, True: 2**19}
 LOSS = 0.005  # loss ratio of all links except the bad one
 HOPS = 4  # max number of links between switches on a path
 LINK_US = 2000  # max delay of a link, with jitter
@@ -121,7 +124,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--blocks", type=cli.positive_int, default=4, metavar="N",
         help="complete blocks per run (default: %(default)s)",
     )  # fmt: skip
-    add_block_option(parser, 2**18)
+    add_block_option(parser, MIN_BLOCK_US)
     add_common_options(parser)
     parser.set_defaults(program=PROGRAM)
 
@@ -187,11 +190,14 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.seeds = options.seeds or ((2 if options.quick else 10) if is_virtual else 1)
     fabric = options.fabrics[-1]
     topo = make_topo(fabric, LOSS, options.loss)
-    sent = make_flows(topo, options.flows[-1], options, Schedule(2**18))
+    sent = make_flows(topo, options.flows[-1], options, Schedule(MIN_BLOCK_US))
     watching = partial(watch_all, fabric=fabric, topo=topo, flows=sent)
     machine = await machine_for(Workload(topo, watching, sent), NOISE_US, options, run)
     bounds = machine.bounds(HOPS * LINK_US)
-    options.block_us = options.block_us or shortest_schedule([METHODS], bounds).block_us
+    min_us = MIN_BLOCK_US if is_virtual else REAL_BLOCK_US[options.quick]
+    options.block_us = options.block_us or max(
+        min_us, shortest_schedule([METHODS], bounds).block_us
+    )
     cases = [Case(*each) for each in product(options.fabrics, options.flows, MONITORING)]
     settings = [
         (case, options.seed + number, bounds, options)
