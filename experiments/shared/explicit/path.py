@@ -1,8 +1,10 @@
 """QUIC-like connections over a path with an observer in the middle: h1 - s1 - s2 - s3 - h2."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
+import finsy as fy
 import numpy as np
 from mininet.topo import Topo
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from experiments.shared.explicit.truth import StreamTruth, read_truth
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.apps.explicit_bits import Scheme
 from telemark.apps.quic import QuicEndpoint
+from telemark.capacity_probe import CapacityEstimate, probe
 from telemark.network import Network
 from telemark.results.report import Check
 from telemark.session.run import Run
@@ -58,9 +61,9 @@ class Setting:
     rate_pps: float
     count: int  # data packets of each endpoint
     losses: tuple[float, float, float, float] = (0, 0, 0, 0)  # of SEGMENTS
-    held: float = 0.0  # fraction of packets that the first segment holds back ...
-    held_packets: int = 0  # ... until so many others have been sent
-    pause_ms: float = 0.0  # after each BURST packets
+    held: float = 0.0  # fraction of the packets that the first segment holds back
+    held_packets: int = 0  # number of packets that are sent in this time
+    pause_ms: float = 0.0  # mean pause between bursts of data packets; 0 means a constant rate
 
     @property
     def held_us(self) -> float:
@@ -98,10 +101,11 @@ class StreamResult:
     truth: StreamTruth
 
 
-async def measure(
+@asynccontextmanager
+async def network(
     setting: Setting, program: str, run: Run
-) -> tuple[list[StreamResult], list[Check]]:
-    """Run one connection for each scheme over the path. Return its streams and the accounting."""
+) -> AsyncIterator[tuple[Network, fy.Switch, list[Connection]]]:
+    """Build the path; yield it, the connection to the observer, and a connection per scheme."""
     topo = ObservedPath(setting.losses, setting.held, setting.held_us)
     with Network(
         topo, run, program=program, name=setting.name, switch_options=cpu_ports(topo)
@@ -112,17 +116,33 @@ async def measure(
                 await switch.write([+entry for entry in forwarding_entries(net, name)])
             observer = switches[OBSERVER]
             await observer.write([+entry for each in watched for entry in each.entries()])
-            due_ns = send_times(setting, net.seed)
-            running = [
-                {
-                    direction: net.run_application(host, endpoint)
-                    for direction, host, endpoint in endpoints(each, due_ns)
-                }
-                for each in watched
-            ]
-            longest_ns = int(max(times[-1] for times in due_ns.values()))
-            await run.clock.sleep_until(run.clock.now_ns() + longest_ns + DRAIN_NS)
-            reports = await read_streams(observer, watched)
+            yield net, observer, watched
+
+
+async def find_capacity(rate_pps: int, program: str, run: Run) -> CapacityEstimate:
+    """Return the capacity of the path on bmv2, from UDP flows with the rates of all endpoints."""
+    rate_pps *= len(Scheme)
+    flows = [Flow(1, CLIENT, SERVER, rate_pps, rate_pps), Flow(2, SERVER, CLIENT, rate_pps, rate_pps)]
+    async with network(Setting("probe", rate_pps, 1), program, run) as (net, _, _):
+        return await probe(net, flows, run)
+
+
+async def measure(
+    setting: Setting, program: str, run: Run
+) -> tuple[list[StreamResult], list[Check]]:
+    """Run one connection for each scheme over the path. Return its streams and the accounting."""
+    async with network(setting, program, run) as (net, observer, watched):
+        due_ns = send_times(setting, net.seed)
+        running = [
+            {
+                direction: net.run_application(host, endpoint)
+                for direction, host, endpoint in endpoints(each, due_ns)
+            }
+            for each in watched
+        ]
+        longest_ns = int(max(times[-1] for times in due_ns.values()))
+        await run.clock.sleep_until(run.clock.now_ns() + longest_ns + DRAIN_NS)
+        reports = await read_streams(observer, watched)
     results = [
         StreamResult(
             setting, run.seed, connection.scheme, direction, reports[number][direction],
@@ -172,12 +192,3 @@ def endpoints(
         (Direction.TO_SERVER, CLIENT,
          QuicEndpoint(scheme, due_ns[Direction.TO_SERVER], client[1], server, is_client=True)),
     ]  # fmt: skip
-
-
-def worst(checks: list[Check]) -> list[Check]:
-    """Return one check per name: the first one that failed, else the first one."""
-    found: dict[str, Check] = {}
-    for check in checks:
-        if check.name not in found or (found[check.name].passed and not check.passed):
-            found[check.name] = check
-    return [*found.values()]
