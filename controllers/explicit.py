@@ -187,9 +187,7 @@ async def read_stream(
     """Read the registers of a stream. Raises ReadoutTimeoutError."""
     index = connection.stream(direction)
     answers = await asyncio.gather(*(readouts.read(record, index) for record in Record))
-    values = {
-        record: answer.arrival for record, answer in zip(Record, answers, strict=True)
-    }
+    values = {record: answer.arrival for record, answer in zip(Record, answers, strict=True)}
     square, reflection = (
         SquareCounts(*values[record][:2], connection.block)
         for record in (Record.SQUARE, Record.REFLECTION)

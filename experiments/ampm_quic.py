@@ -8,24 +8,25 @@ lose packets in one place or in all places. In further runs, a link holds back s
 later packets overtake them, or the applications of the hosts pause. A capture at the switch and the
 records of the hosts show which packets passed, and are ground truth. Without reordering, Q, R and L
 must count each packet. With loss, all loss ratios must have the distribution of theory. With
-reordering, Q cuts a block in three if a packet is later than the marking block threshold X, so its
-error is predicted as well. In virtual time, each RTT of the delay bit must exceed the delay of the
-path by at most 2 ms, the time for which the two hosts may wait. On bmv2, a capacity probe determines
-the rate.
+reordering, Q cuts a block in three if a packet is later than the marking block threshold X. The
+number of cut blocks must have the distribution of theory, too. In virtual time, each RTT of the
+delay bit must exceed the delay of the path by at most 2 ms, for which the two hosts may hold a
+sample. On bmv2, a capacity probe determines the rate.
 
 Claim: Without reordering, Q, R and L count each packet, and tell loss before the switch from loss
 behind it. The delay bit is right within 2 ms in all cases, but pauses leave few samples. Pauses
 spoil the spin bit, and reordering spoils the spin bit and T, Q beyond X, and L.
 
 Published: RFC 9506: the spin bit measures application delays and is sensitive to reordering
-(section 3.2), the delay bit errs by at most 2 ms (3.2.2), Q and L give the loss before and behind an
-observer (4.3.2), T samples about a third of the packets (4.1).
+(section 3.2), the delay bit errs by at most 2 ms (3.2.2), Q and L give the loss before and behind
+an observer (4.3.2), T samples about a third of the packets (4.1).
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -221,8 +222,11 @@ def delay_checks(results: Sequence[StreamResult]) -> list[Check]:
     """Check RTTs. Theory has no queues and no processing time, as in virtual time."""
     delays = [r for r in results if r.scheme == Scheme.SDT]
     constant = [r for r in results if r.setting.name == "none"]
-    late = [r for r in results
-            if r.setting.held_packets > THRESHOLD and r.direction == Direction.TO_SERVER]  # fmt: skip
+    late = [
+        r
+        for r in results
+        if r.setting.held_packets > THRESHOLD and r.direction == Direction.TO_SERVER
+    ]
     paused = [r for r in results if r.setting.pause_ms >= 2 * RTT_US / 1000]
     interval_us = 1e6 / results[0].setting.rate_pps
     return [
@@ -301,6 +305,7 @@ LOSSES: tuple[Measured, ...] = (
     ("R", Scheme.SQR, lambda report: report.reflection.loss, "three-quarters"),
     ("T", Scheme.SDT, lambda report: report.trip.loss, "round-trip"),
 )
+BEHIND: Measured = ("Q and L", Scheme.SQL, lambda report: report.downstream_loss, "downstream")
 RTTS: tuple[tuple[str, Callable[[StreamReport], DelaySamples]], ...] = (
     ("spin", lambda report: report.spin),
     ("delay", lambda report: report.delay),
@@ -368,12 +373,9 @@ def draw_reordering(axes: Axes, results: Sequence[StreamResult]) -> None:
             [np.std(each) for each in percent], linestyle="", color=plots.COLOURS[number],
             marker=plots.MARKERS[number], label=name,
         )  # fmt: skip
-    longest = max(r.setting.held_packets for r in results)
-    one = Setting("", 1, 1, held=HELD)
-    packets = np.arange(longest + 1)
-    theory = [
-        100 * square_error(Setting("", 1, 1, held=one.held, held_packets=int(m))) for m in packets
-    ]
+    longest = max((r.setting for r in results), key=lambda s: s.held_packets)
+    packets = range(longest.held_packets + 1)
+    theory = [100 * square_error(replace(longest, held_packets=m)) for m in packets]
     axes.plot(packets, theory, color=plots.COLOURS[0], marker="", label="Q, theory")
     axes.axvline(THRESHOLD, color="black", linestyle=":", linewidth=0.8, label="X")
     axes.set_yscale("symlog", linthresh=1)
@@ -429,9 +431,6 @@ def loss_table(results: Sequence[StreamResult]) -> Table:
     return table("Loss ratio (%) of the stream to the server", names, rows)
 
 
-BEHIND: Measured = ("Q and L", Scheme.SQL, lambda report: report.downstream_loss, "downstream")
-
-
 def delay_table(results: Sequence[StreamResult]) -> Table:
     """Return the RTTs of the streams to the server, with a row per case."""
     rows = []
@@ -450,9 +449,9 @@ def delay_table(results: Sequence[StreamResult]) -> Table:
 def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
-        f"Loss and RTT by explicit measurement bits, for the stream to the server, at the switch in "
-        f"the middle of a path with four links of {LINK_DELAY_US / 1000:g} ms per round trip. Both "
-        f"endpoints send {options.rate:,} packets/s for {options.duration:g} s "
+        "Loss and RTT by explicit measurement bits, for the stream to the server, at the switch in "
+        f"the middle of a path with four links of {LINK_DELAY_US / 1000:g} ms per round trip. "
+        f"Both endpoints send {options.rate:,} packets/s for {options.duration:g} s "
         f"({plots.runs(options.seeds, options.time)}, on {options.target}). (a) Links with loss "
         f"lose {100 * LOSS:g} %. Q shows the loss before the switch, L that of the path, R that of "
         "the opposite direction and before the switch, T that of a round trip. (b) Reordering "

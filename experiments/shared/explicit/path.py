@@ -122,7 +122,8 @@ async def network(
 async def find_capacity(rate_pps: int, program: str, run: Run) -> CapacityEstimate:
     """Return the capacity of the path on bmv2, from UDP flows with the rates of all endpoints."""
     rate_pps *= len(Scheme)
-    flows = [Flow(1, CLIENT, SERVER, rate_pps, rate_pps), Flow(2, SERVER, CLIENT, rate_pps, rate_pps)]
+    ends = (CLIENT, SERVER), (SERVER, CLIENT)
+    flows = [Flow(number, *pair, rate_pps, rate_pps) for number, pair in enumerate(ends)]
     async with network(Setting("probe", rate_pps, 1), program, run) as (net, _, _):
         return await probe(net, flows, run)
 
@@ -169,7 +170,7 @@ def make_connection(net: Network, scheme: Scheme) -> Connection:
 
 
 def send_times(setting: Setting, seed: int) -> dict[Direction, NDArray[np.float64]]:
-    """Return the times of the data packets of both endpoints, which are the same for all schemes."""
+    """Return the times of the data packets of both endpoints; all schemes use the same times."""
     rate_pps = setting.rate_pps
     pattern = OnOff(BURST / rate_pps, setting.pause_ms / 1e3) if setting.pause_ms else None
     found = {}

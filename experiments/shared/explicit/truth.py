@@ -86,9 +86,7 @@ def read_truth(
     )  # fmt: skip
 
 
-def read_numbers(
-    capture: Path, connection: Connection, direction: Direction
-) -> NDArray[np.int64]:
+def read_numbers(capture: Path, connection: Connection, direction: Direction) -> NDArray[np.int64]:
     """Return the packet numbers of a stream in a capture, in the order of arrival."""
     frames = pcap.read(capture)
     ends = connection.client, connection.server
@@ -99,9 +97,7 @@ def read_numbers(
     return digits.view(">u4")[:, 0].astype(np.int64)
 
 
-def square_truth(
-    value: NDArray[np.bool_], arrived: NDArray[np.bool_], threshold: int
-) -> Square:
+def square_truth(value: NDArray[np.bool_], arrived: NDArray[np.bool_], threshold: int) -> Square:
     """Return the blocks that an observer must have counted if no packet changes its block.
 
     Both arrays have an element per packet, in the order of sending. The first block does not count.

@@ -3,6 +3,7 @@
 import random
 import shutil
 import subprocess
+from itertools import pairwise
 
 import pytest
 
@@ -96,7 +97,7 @@ def reflected(sizes: list[int], per_packet: int = 1) -> list[int]:
             bit.receive(number % 2 == 1)
             sent += [bit.send() for _ in range(per_packet)]
     edges = [at for at in range(1, len(sent)) if sent[at] != sent[at - 1]]
-    return [after - before for before, after in zip(edges, edges[1:], strict=False)]
+    return [after - before for before, after in pairwise(edges)]
 
 
 def test_reflection_bit_repeats_the_sizes_of_received_blocks() -> None:
