@@ -26,7 +26,7 @@ from telemark.traffic.patterns import OnOff
 PROGRAM = "p4src/explicit/explicit.p4"
 CLIENT, SERVER, OBSERVER = "h1", "h2", "s2"
 SEGMENTS = (("s1", "s2"), ("s2", "s3"), ("s3", "s2"), ("s2", "s1"))  # links with loss, in order
-LINK_DELAY_US = 5000
+LINK_DELAY_US = 10_000
 RTT_US = 4 * LINK_DELAY_US
 SERVER_PHASE = 0.4  # the server waits so many intervals before its first packet
 BURST = 8  # packets of an application-limited endpoint between two pauses, on average
