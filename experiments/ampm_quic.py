@@ -15,8 +15,8 @@ sample. On bmv2, a capacity probe determines the rate.
 
 Claim: Without reordering, Q, R and L count each packet, so they distinguish loss before the switch
 from loss behind it. The delay bit is right within 2 ms in all cases, but pauses leave few samples.
-With pauses, the spin bit is wrong. With reordering, the spin bit, T and L are wrong, and Q and R are
-wrong beyond X.
+With pauses, the spin bit is wrong. With reordering, the spin bit, T and L are wrong, and also Q and
+R if packets are later than X.
 
 Published: RFC 9506: the spin bit measures application delays and is sensitive to reordering
 (section 3.2), the delay bit errs by at most 2 ms (3.2.2), Q and L give the loss before and behind
