@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 from rich.table import Table
 
 from controllers.explicit import DelaySamples, Direction, SquareCounts, StreamReport
@@ -79,7 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     cli.add_rate_option(parser, 1000, "each endpoint")
     parser.add_argument(
         "--duration", type=cli.seconds, metavar="S",
-        help="duration of the traffic in each run (default: 6; with --quick: 3)",
+        help="duration of the traffic in each run (default: 4; with --quick: 3)",
     )  # fmt: skip
     parser.add_argument(
         "--seeds", type=cli.positive_int, metavar="N",
@@ -90,7 +91,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_virtual = options.time == "virtual"
-    options.duration = options.duration or (3.0 if options.quick else 6.0)
+    options.duration = options.duration or (3.0 if options.quick else 4.0)
     options.seeds = options.seeds or (5 if is_virtual and not options.quick else 1)
     if options.target == "bmv2":
         options.rate = (await find_capacity(options.rate, options.program, run)).rate(options.rate)
@@ -341,7 +342,7 @@ def is_place(setting: Setting) -> bool:
 
 def draw(results: Sequence[StreamResult]) -> Figure:
     """Draw loss by place, loss and RTT under reordering, and RTT with pauses."""
-    figure, (places, reordered, late, paused) = plots.figure(4, height_in=2.6)
+    figure, (places, reordered, late, paused) = plots.figure(4, height_in=2.8)
     draw_places(places, results)
     draw_reordering(reordered, results)
     draw_rtts(late, results, lambda s: bool(s.held_packets) or s.name == "none",
@@ -351,7 +352,7 @@ def draw(results: Sequence[StreamResult]) -> Figure:
               lambda s: s.pause_ms)  # fmt: skip
     paused.set_xlabel("Mean pause (ms)")
     paused.set_xscale("symlog", linthresh=3)
-    paused.set_xlim(left=0)
+    paused.set_xlim(-0.5, 2 * max(r.setting.pause_ms for r in results))
     return figure
 
 
@@ -371,7 +372,7 @@ def draw_places(axes: Axes, results: Sequence[StreamResult]) -> None:
         plots.ring(axes, at, theory, "theory" if not number else "")
     axes.set_xticks(range(len(names)), names, rotation=35, ha="right")
     axes.set(xlabel="Links with loss", ylabel="Loss ratio (%)")
-    plots.legend(axes, 3)
+    plots.legend(axes, 2)
 
 
 def draw_reordering(axes: Axes, results: Sequence[StreamResult]) -> None:
@@ -390,8 +391,8 @@ def draw_reordering(axes: Axes, results: Sequence[StreamResult]) -> None:
     axes.plot(packets, theory, color=plots.COLOURS[0], marker="", label="Q, theory")
     axes.axvline(THRESHOLD, color="black", linestyle=":", linewidth=0.8, label="X")
     axes.set_yscale("symlog", linthresh=1)
-    axes.set(xlabel=f"Packets that overtake {100 * HELD:g} %", ylabel="Loss ratio (%); truth: 0")
-    plots.legend(axes, 3)
+    axes.set(xlabel=f"Packets that overtake {100 * HELD:g} %", ylabel="Loss ratio (%)")
+    plots.legend(axes, 2)
 
 
 def draw_rtts(
@@ -413,8 +414,11 @@ def draw_rtts(
         )  # fmt: skip
     axes.axhline(RTT_US / 1000, color="black", linewidth=0.8, label="path")
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("RTT (ms)")
-    plots.legend(axes, 3)
+    plots.legend(axes, 2)
 
 
 def pool(samples: Sequence[DelaySamples]) -> DelaySamples:
