@@ -1,6 +1,6 @@
 """QUIC-like connections over a path with an observer in the middle: h1 - s1 - s2 - s3 - h2."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -14,9 +14,11 @@ from controllers.explicit import Connection, Direction, StreamReport, read_strea
 from controllers.forwarding import forwarding_entries
 from experiments.shared.explicit.truth import StreamTruth, read_truth
 from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.apps.application import RunningApplication
 from telemark.apps.explicit_bits import Scheme
 from telemark.apps.quic import QuicEndpoint
 from telemark.capacity_probe import CapacityEstimate, probe
+from telemark.errors import note_invalid
 from telemark.network import Network
 from telemark.results.report import Check
 from telemark.session.run import Run
@@ -144,6 +146,7 @@ async def measure(
         longest_ns = int(max(times[-1] for times in due_ns.values()))
         await run.clock.sleep_until(run.clock.now_ns() + longest_ns + DRAIN_NS)
         reports = await read_streams(observer, watched)
+    reject_unfinished(setting, [app for pair in running for app in pair.values()])
     results = [
         StreamResult(
             setting, run.seed, connection.scheme, direction, reports[number][direction],
@@ -158,6 +161,14 @@ async def measure(
     accounting = PacketAccounting.from_network(net, {})
     net.discard()  # captures of this network are no longer needed
     return results, accounting.checks("all runs")
+
+
+def reject_unfinished(setting: Setting, running: Sequence[RunningApplication]) -> None:
+    """Make the run inconclusive if an endpoint has not sent all data packets."""
+    for application in running:
+        sent = len(application.result.sent_ns)
+        if sent < setting.count:
+            note_invalid(f"{setting.name}: {application} sent {sent} of {setting.count} packets")
 
 
 def make_connection(net: Network, scheme: Scheme) -> Connection:
