@@ -165,15 +165,15 @@ class StreamReport:
     @property
     def downstream_loss(self) -> float:
         """Loss ratio between observer and receiver, from Q and L (RFC 9506 section 4.3.2)."""
-        return behind(self.square.loss, self.loss.loss)
+        return second_segment_loss(self.square.loss, self.loss.loss)
 
     @property
     def opposite_loss(self) -> float:
         """Loss ratio of the opposite direction, from Q and R (RFC 9506 section 4.4.3)."""
-        return behind(self.square.loss, self.reflection.loss)
+        return second_segment_loss(self.square.loss, self.reflection.loss)
 
 
-def behind(first: float, both: float) -> float:
+def second_segment_loss(first: float, both: float) -> float:
     """Return the loss ratio of the second of two segments.
 
     `first` is the loss ratio of the first segment, `both` that of both segments together.

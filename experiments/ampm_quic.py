@@ -132,13 +132,19 @@ def make_settings(options: argparse.Namespace) -> list[Setting]:
 
 
 def exact_checks(results: Sequence[StreamResult]) -> list[Check]:
-    """Check the counts of each stream whose packets stay in order, up to the tolerated lateness."""
-    ordered = [r for r in results if r.setting.held_packets <= THRESHOLD]
+    """Check the counts of each stream that theory determines.
+
+    In a stream whose packets arrive in order, all counts are determined.
+    """
     in_time = [r for r in results if is_in_time(r.setting)]
-    square = [r for r in ordered if r.scheme != Scheme.SDT]
-    reflection = [r for r in ordered if r.scheme == Scheme.SQR]
+    square = [r for r in results if is_determined(r, r.truth.square)]
+    reflection = [r for r in results if is_determined(r, r.truth.reflection)]
     loss = [r for r in results if r.scheme == Scheme.SQL]
-    trip = [r for r in in_time if r.scheme == Scheme.SDT and not any(r.setting.losses)]
+    trip = [
+        r
+        for r in results
+        if r.scheme == Scheme.SDT and not r.setting.held and not any(r.setting.losses)
+    ]
     return [
         Check("Q, in order: streams with wrong counts",
               sum(not agrees(r.report.square, r.truth.square) for r in square), 0),
@@ -151,6 +157,11 @@ def exact_checks(results: Sequence[StreamResult]) -> list[Check]:
         Check("T, without loss: packets missing in second trains",
               sum(abs(r.report.trip.generated - r.report.trip.reflected) for r in trip), 0),
     ]  # fmt: skip
+
+
+def is_determined(r: StreamResult, truth: Square) -> bool:
+    """Return whether the observer must count the blocks and packets of ground truth."""
+    return truth.is_exact or not r.setting.held
 
 
 def is_in_time(setting: Setting) -> bool:
@@ -324,15 +335,23 @@ RTTS: tuple[tuple[str, Callable[[StreamReport], DelaySamples]], ...] = (
 )
 
 
-def of(
-    results: Sequence[StreamResult], scheme: Scheme, chosen: Callable[[Setting], bool]
+def group_reports(
+    results: Sequence[StreamResult], scheme: Scheme
 ) -> dict[Setting, list[StreamReport]]:
-    """Return the reports of the streams to the server, for each of the chosen settings."""
+    """Return the reports of the streams to the server, for each case."""
     found: dict[Setting, list[StreamReport]] = {}
     for r in results:
-        if r.scheme == scheme and r.direction == Direction.TO_SERVER and chosen(r.setting):
+        if r.scheme == scheme and r.direction == Direction.TO_SERVER:
             found.setdefault(r.setting, []).append(r.report)
     return found
+
+
+def choose(
+    results: Sequence[StreamResult], scheme: Scheme, chosen: Callable[[Setting], bool]
+) -> dict[Setting, list[StreamReport]]:
+    """Return the reports of the streams to the server, for each of the chosen cases."""
+    grouped = group_reports(results, scheme)
+    return {setting: reports for setting, reports in grouped.items() if chosen(setting)}
 
 
 def is_place(setting: Setting) -> bool:
@@ -360,7 +379,7 @@ def draw_places(axes: Axes, results: Sequence[StreamResult]) -> None:
     """Draw the loss ratios of all methods by the place of the losses."""
     names: list[str] = []
     for number, (name, scheme, value, part) in enumerate(LOSSES):
-        found = of(results, scheme, is_place)
+        found = choose(results, scheme, is_place)
         names = [setting.name for setting in found]
         at = np.arange(len(found)) + 0.18 * (number - 1.5)
         percent = [[100 * value(report) for report in reports] for reports in found.values()]
@@ -378,7 +397,7 @@ def draw_places(axes: Axes, results: Sequence[StreamResult]) -> None:
 def draw_reordering(axes: Axes, results: Sequence[StreamResult]) -> None:
     """Draw the loss ratios of all methods on a path without loss, by the number of overtakers."""
     for number, (name, scheme, value, _) in enumerate(LOSSES):
-        found = of(results, scheme, lambda s: bool(s.held_packets) or s.name == "none")
+        found = choose(results, scheme, lambda s: bool(s.held_packets) or s.name == "none")
         percent = [[100 * value(report) for report in reports] for reports in found.values()]
         axes.errorbar(
             [s.held_packets for s in found], [np.mean(each) for each in percent],
@@ -400,7 +419,7 @@ def draw_rtts(
     x: Callable[[Setting], float],
 ) -> None:  # fmt: skip
     """Draw mean, minimum and maximum RTT of both bits."""
-    found = of(results, Scheme.SDT, chosen)
+    found = choose(results, Scheme.SDT, chosen)
     for number, (name, value) in enumerate(RTTS):
         pooled = {setting: pool([value(report) for report in reports])
                   for setting, reports in found.items()}  # fmt: skip
@@ -433,14 +452,13 @@ def pool(samples: Sequence[DelaySamples]) -> DelaySamples:
 
 def loss_table(results: Sequence[StreamResult]) -> Table:
     """Return the mean loss ratios of the streams to the server, with a row per case."""
+    grouped = {scheme: group_reports(results, scheme) for scheme in Scheme}
     rows = []
-    for setting in dict.fromkeys(r.setting for r in results):
+    for setting in grouped[Scheme.SDT]:
         means = [
-            100 * float(np.mean([value(report) for reports in
-                                 of(results, scheme, lambda s, here=setting: s == here).values()
-                                 for report in reports]))
+            100 * float(np.mean([value(report) for report in grouped[scheme][setting]]))
             for _, scheme, value, _ in (*LOSSES, BEHIND)
-        ]  # fmt: skip
+        ]
         rows.append((setting.name, *means))
     names = ("case", *(f"{name}: {part}" for name, _, _, part in (*LOSSES, BEHIND)))
     return table("Loss ratio (%) of the stream to the server", names, rows)
@@ -449,10 +467,9 @@ def loss_table(results: Sequence[StreamResult]) -> Table:
 def delay_table(results: Sequence[StreamResult]) -> Table:
     """Return the RTTs of the streams to the server, with a row per case."""
     rows = []
-    for setting in dict.fromkeys(r.setting for r in results):
+    for setting, reports in group_reports(results, Scheme.SDT).items():
         columns: list[Any] = []
         for _, value in RTTS:
-            (reports,) = of(results, Scheme.SDT, lambda s, here=setting: s == here).values()
             pooled = pool([value(report) for report in reports])
             columns += [pooled.count, pooled.mean_us / 1000, pooled.min_us / 1000,
                         pooled.max_us / 1000]  # fmt: skip

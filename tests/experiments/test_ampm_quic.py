@@ -54,8 +54,25 @@ def test_ground_truth_has_the_blocks_that_an_observer_completes() -> None:
         blocks = SquareBlocks(THRESHOLD)
         sizes = [blocks.receive(bool(each)) for each in value[arrived]]
         complete = [size for size in sizes if size is not None][1:]
-        truth = square_truth(value, arrived, THRESHOLD)
-        assert truth == Square(len(complete), sum(complete))
+        truth = square_truth(value, np.flatnonzero(arrived), THRESHOLD, BLOCK)
+        assert truth == Square(len(complete), sum(complete), is_exact=True)
+
+
+@pytest.mark.parametrize(("late", "is_exact"), [(0, True), (THRESHOLD, True),
+                                                (THRESHOLD + 1, False)])  # fmt: skip
+def test_ground_truth_is_exact_up_to_the_threshold(late: int, is_exact: bool) -> None:
+    """The last packet of the second block arrives after `late` packets of the third."""
+    value = np.arange(4 * BLOCK) // BLOCK % 2 == 1
+    numbers = [*range(4 * BLOCK)]
+    numbers.insert(2 * BLOCK - 1 + late, numbers.pop(2 * BLOCK - 1))
+    truth = square_truth(value, np.array(numbers), THRESHOLD, BLOCK)
+    assert truth == Square(2, 2 * BLOCK, is_exact)
+
+
+def test_ground_truth_is_not_exact_if_a_block_was_lost() -> None:
+    value = np.arange(5 * BLOCK) // BLOCK % 2 == 1
+    numbers = np.delete(np.arange(5 * BLOCK), np.s_[2 * BLOCK : 3 * BLOCK - THRESHOLD])
+    assert not square_truth(value, numbers, THRESHOLD, BLOCK).is_exact
 
 
 def test_loss_of_each_part_is_that_of_its_links() -> None:
@@ -72,7 +89,7 @@ def test_loss_of_each_part_is_that_of_its_links() -> None:
         assert 1 - setting.loss(direction, "round-trip") == pytest.approx(0.9 * 0.8 * 0.7 * 0.6)
 
 
-@pytest.mark.parametrize("packets", [THRESHOLD, THRESHOLD + 1, 2 * THRESHOLD, 3 * THRESHOLD])
+@pytest.mark.parametrize("packets", [THRESHOLD // 2, THRESHOLD + 1, 2 * THRESHOLD, 3 * THRESHOLD])
 def test_the_law_of_cut_blocks_is_what_a_receiver_counts(packets: int) -> None:
     """Hold back packets of a square wave, and count the blocks."""
     held, count = 0.01, 2000 * BLOCK

@@ -180,21 +180,22 @@ def make_connection(net: Network, scheme: Scheme) -> Connection:
     )  # fmt: skip
 
 
-def send_times(setting: Setting, seed: int) -> dict[Direction, NDArray[np.float64]]:
+def send_times(setting: Setting, seed: int) -> dict[Direction, NDArray[np.int64]]:
     """Return the times of the data packets of both endpoints; all schemes use the same times."""
     rate_pps = setting.rate_pps
     pattern = OnOff(BURST / rate_pps, setting.pause_ms / 1e3) if setting.pause_ms else None
     found = {}
     for direction in Direction:
         flow = Flow(direction, CLIENT, SERVER, rate_pps, setting.count, pattern=pattern)
+        constant_ns = np.arange(flow.count) * 1e9 / rate_pps
         due_ns = Schedule.from_flow(flow, seed).due_ns
-        found[direction] = np.arange(flow.count) * (1e9 / rate_pps) if due_ns is None else due_ns
-    found[Direction.TO_CLIENT] = found[Direction.TO_CLIENT] + SERVER_PHASE * 1e9 / rate_pps
+        found[direction] = (constant_ns if due_ns is None else due_ns).astype(np.int64)
+    found[Direction.TO_CLIENT] += round(SERVER_PHASE * 1e9 / rate_pps)
     return found
 
 
 def endpoints(
-    connection: Connection, due_ns: Mapping[Direction, NDArray[np.float64]]
+    connection: Connection, due_ns: Mapping[Direction, NDArray[np.int64]]
 ) -> list[tuple[Direction, str, QuicEndpoint]]:
     """Return both endpoints, each with its host and the direction in which it sends."""
     scheme, client, server = connection.scheme, connection.client, connection.server

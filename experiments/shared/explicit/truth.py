@@ -26,6 +26,7 @@ class Square:
 
     blocks: int
     packets: int
+    is_exact: bool  # whether an observer must count exactly these blocks and packets
 
 
 @dataclass(frozen=True)
@@ -65,18 +66,19 @@ def read_truth(
     record, receiver = records[direction], records[Direction(1 - direction)]
     sent = len(record.first_bytes)
     arrived, delivered = np.zeros(sent, bool), np.zeros(sent, bool)
-    arrived[read_numbers(capture, connection, direction)] = True
+    numbers = read_numbers(capture, connection, direction)
+    arrived[numbers] = True
     delivered[receiver.received] = True
     first, second = (record.first_bytes & bit != 0 for bit in (FIRST, SECOND))
-    none, threshold = Square(0, 0), connection.threshold
+    none, limits = Square(0, 0, True), (connection.threshold, connection.block)
     has_square = connection.scheme in (Scheme.SQL, Scheme.SQR)
     detected = np.zeros(sent, bool)
     detected[record.lost] = True
     known = np.arange(sent) < record.largest_acked
     return StreamTruth(
         sent, int(arrived.sum()), int(delivered.sum()),
-        square_truth(first, arrived, threshold) if has_square else none,
-        square_truth(second, arrived, threshold) if connection.scheme == Scheme.SQR else none,
+        square_truth(first, numbers, *limits) if has_square else none,
+        square_truth(second, numbers, *limits) if connection.scheme == Scheme.SQR else none,
         len(record.lost),
         int((detected & delivered).sum()),
         int((known & ~detected & ~delivered).sum()),
@@ -97,15 +99,27 @@ def read_numbers(capture: Path, connection: Connection, direction: Direction) ->
     return digits.view(">u4")[:, 0].astype(np.int64)
 
 
-def square_truth(value: NDArray[np.bool_], arrived: NDArray[np.bool_], threshold: int) -> Square:
-    """Return the blocks that an observer must have counted if no packet changes its block.
+def square_truth(
+    value: NDArray[np.bool_], numbers: NDArray[np.int64], threshold: int, length: int
+) -> Square:
+    """Return the complete blocks of a square wave, except the first one.
 
-    Both arrays have an element per packet, in the order of sending. The first block does not count.
-    A block is complete when the first packet of a later block and `threshold` others have arrived.
+    `value` has an element per sent packet, and `numbers` are the packets in the order of arrival. A
+    block is complete when the first packet of a later block and `threshold` others have arrived.
+    An observer must count the same if no packet is later than that, and if more than `threshold`,
+    but at most `length` packets of each block arrive.
     """
-    block = np.cumsum(np.diff(value, prepend=value[:1]))
-    counts = np.bincount(block[arrived], minlength=1)
-    later = counts.sum() - np.cumsum(counts)
+    block_of = np.cumsum(np.diff(value, prepend=value[:1]))
+    blocks = block_of[numbers]
+    counts = np.bincount(blocks, minlength=block_of[-1] + 1)
+    later = len(numbers) - np.cumsum(counts)
     complete = later > threshold
     complete[0] = False
-    return Square(int(complete.sum()), int(counts[complete].sum()))
+    first_of_later = np.searchsorted(np.maximum.accumulate(blocks), blocks, side="right")
+    lateness = np.arange(len(blocks)) - first_of_later
+    is_exact = (
+        lateness.max(initial=0) <= threshold
+        and counts[:-1].min(initial=length) > threshold
+        and counts.max() <= length
+    )
+    return Square(int(complete.sum()), int(counts[complete].sum()), bool(is_exact))
