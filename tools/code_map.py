@@ -23,6 +23,15 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
         ],
         "experiments": ["experiments/shared/ampm/*.py", "experiments/ampm_*.py"],
     },
+    "Bits set by hosts": {
+        "switch": [
+            "p4src/explicit/explicit.p4", "p4src/explicit/watch.p4", "p4src/explicit/delay.p4",
+            "p4src/explicit/loss.p4", "p4src/include/readout.p4",
+        ],
+        "host": ["telemark/apps/explicit_bits.py", "telemark/apps/quic.py"],
+        "controller": ["controllers/explicit.py"],
+        "experiments": ["experiments/shared/explicit/*.py", "experiments/ampm_quic.py"],
+    },
     "INT": {
         "switch": [
             "p4src/int/int.p4", "p4src/int/with_ampm.p4", "p4src/int/headers.p4",
@@ -127,6 +136,7 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
 }  # fmt: skip
 COMPLETE = (  # folders in which each file must be in the map
     "p4src/ampm", "p4src/int", "p4src/roce", "p4src/dta", "p4src/congestion",
+    "p4src/explicit",
 )  # fmt: skip
 
 

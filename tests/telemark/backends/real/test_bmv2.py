@@ -217,8 +217,8 @@ def run_on_bmv2(name: str, folder: Path, *arguments: str) -> subprocess.Complete
 
 @needs_bmv2
 @pytest.mark.parametrize(
-    "experiment", ["ampm_loss", "ampm_delay", "ampm_congestion", "ampm_reordering", "ampm_scale",
-                   "ampm_sync", "ampm_multipoint", "starter"],
+    "experiment", ["ampm_loss", "ampm_delay", "ampm_congestion", "ampm_multipoint", "ampm_quic",
+                   "ampm_reordering", "ampm_scale", "ampm_sync", "starter"],
 )  # fmt: skip
 def test_an_experiment_on_bmv2_is_right_or_says_why_it_cannot_be(
     experiment: str, tmp_path: Path

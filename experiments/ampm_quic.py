@@ -1,0 +1,507 @@
+"""Explicit flow measurements: where do the QUIC bits of RFC 9506 agree with ground truth?
+
+Hosts set measurement bits in the first byte of QUIC-like short headers: spin and delay bit for the
+RTT, square (Q), reflection square (R), loss event (L) and round-trip loss bit (T) for loss. A
+switch in the middle of the path measures RTT and loss of three connections from these bits, one
+connection per scheme. Both hosts send at a constant rate. The links of the path have no loss, or
+lose packets in one place or in all places. In further runs, a link holds back some packets, so that
+later packets overtake them, or the applications of the hosts pause. A capture at the switch and the
+records of the hosts show which packets passed, and are ground truth. Without reordering, Q, R and L
+must count each packet. With loss, all loss ratios must have the distribution of theory. With
+reordering, Q cuts a block in three if a packet is later than the marking block threshold X. In
+virtual time, the number of cut blocks must have the distribution of theory, too, and each RTT of
+the delay bit must exceed the delay of the path by at most 2 ms, for which the two hosts may hold a
+sample. On bmv2, a capacity probe determines the rate.
+
+Claim: Without reordering, Q, R and L count each packet, so they distinguish loss before the switch
+from loss behind it. The delay bit shows the RTT of its own packets plus at most 2 ms, but pauses
+leave few samples. With pauses, the spin bit is wrong. With reordering, the spin bit, T and L are
+wrong, and also Q and R if packets are later than X.
+
+Published: RFC 9506: the spin bit measures application delays and is sensitive to reordering
+(section 3.2), the delay bit errs by at most 2 ms (3.2.2), Q and L give the loss before and behind
+an observer (4.3.2), T samples about a third of the packets (4.1).
+"""
+
+import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
+from rich.table import Table
+
+from controllers.explicit import DelaySamples, Direction, SquareCounts, StreamReport
+from experiments.shared.ampm.measurement import worst
+from experiments.shared.explicit.path import (
+    BURST,
+    LINK_DELAY_US,
+    PROGRAM,
+    RTT_US,
+    Setting,
+    StreamResult,
+    find_capacity,
+    measure,
+)
+from experiments.shared.explicit.truth import Square, StreamTruth
+from telemark.apps.explicit_bits import BLOCK, MAX_REFLECTION_NS, THRESHOLD, Scheme
+from telemark.apps.quic import PACKET_THRESHOLD
+from telemark.results import plots
+from telemark.results.goodness_of_fit import agreement_check, binomial_p_value
+from telemark.results.report import Check, Report, table
+from telemark.session import cli
+from telemark.session.run import Run
+from telemark.sweep.runs import sweep_seeds
+
+LOSS = 0.02  # of each link with loss
+PLACES = {  # links with loss, in the order of SEGMENTS
+    "none": (0, 0, 0, 0),
+    "upstream": (LOSS, 0, 0, 0),
+    "downstream": (0, LOSS, 0, 0),
+    "opposite": (0, 0, LOSS, LOSS),
+    "all": (LOSS, LOSS, LOSS, LOSS),
+}
+HELD = 0.01  # fraction of packets that others overtake
+# Numbers m of overtaking packets. Up to 3 X, the late packets at the end of one block count as one.
+SWEPT_PACKETS = (2, 4, THRESHOLD, 10, 12, 16, 3 * THRESHOLD)
+SWEPT_PAUSES_MS = (3.0, 10.0, 30.0, 100.0, 300.0)
+SHORT_PACKETS, SHORT_PAUSES_MS = (3 * THRESHOLD,), (100.0,)  # in real time, and with --quick
+PAUSED_FACTOR = 3  # runs with pauses last longer than the others by this factor
+RESOLUTION_US = 1
+MAX_WAIT_US = 2 * MAX_REFLECTION_NS / 1000  # both hosts may hold a delay sample
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    cli.add_rate_option(parser, 1000, "each endpoint")
+    parser.add_argument(
+        "--duration", type=cli.seconds, metavar="S",
+        help="duration of the traffic in each run (default: 4; with --quick: 3)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=cli.positive_int, metavar="N",
+        help="runs per case (default: 5 in virtual time, 1 in real time and with --quick)",
+    )  # fmt: skip
+    cli.add_program_option(parser, PROGRAM)
+
+
+async def experiment(options: argparse.Namespace, run: Run) -> Report:
+    is_virtual = options.time == "virtual"
+    options.duration = options.duration or (3.0 if options.quick else 4.0)
+    options.seeds = options.seeds or (5 if is_virtual and not options.quick else 1)
+    if options.target == "bmv2":
+        options.rate = (await find_capacity(options.rate, options.program, run)).rate(options.rate)
+    settings = make_settings(options)
+    seeds = range(options.seed, options.seed + options.seeds)
+    found = await sweep_seeds(measure, [(s, options.program) for s in settings], seeds, run)
+    results = [result for runs in found for streams, _ in runs for result in streams]
+    accounting = [check for runs in found for _, checks in runs for check in checks]
+    return Report(
+        samples=[row(result) for result in results],
+        checks=[
+            *exact_checks(results), loss_check(results),
+            *([reordering_check(results), *delay_checks(results)] if is_virtual else []),
+            *worst(accounting),
+        ],
+        figure=draw(results),
+        caption=caption(options),
+        tables=[loss_table(results), delay_table(results)],
+    )  # fmt: skip
+
+
+def make_settings(options: argparse.Namespace) -> list[Setting]:
+    """Return the cases: places of loss, reordering, and pauses."""
+    is_short = options.quick or options.time == "real"
+    rate, count = options.rate, round(options.rate * options.duration)
+    places = ("none", "all") if is_short else tuple(PLACES)
+    settings = [Setting(place, rate, count, PLACES[place]) for place in places]
+    for packets in SHORT_PACKETS if is_short else SWEPT_PACKETS:
+        settings.append(
+            Setting(f"overtaken-by-{packets}", rate, count, held=HELD, held_packets=packets)
+        )
+    longer = 1 if options.time == "real" else PAUSED_FACTOR
+    for pause_ms in SHORT_PAUSES_MS if is_short else SWEPT_PAUSES_MS:
+        cycle_s = BURST / rate + pause_ms / 1000
+        bursts = round(longer * options.duration / cycle_s)
+        name = f"pauses-of-{pause_ms:g}-ms"
+        settings.append(Setting(name, rate, max(BURST * bursts, BURST), pause_ms=pause_ms))
+    return settings
+
+
+def exact_checks(results: Sequence[StreamResult]) -> list[Check]:
+    """Check the counts of each stream that theory determines.
+
+    In a stream whose packets arrive in order, all counts are determined.
+    """
+    in_time = [r for r in results if is_in_time(r.setting)]
+    square = [r for r in results if is_determined(r, r.truth.square)]
+    reflection = [r for r in results if is_determined(r, r.truth.reflection)]
+    loss = [r for r in results if r.scheme == Scheme.SQL]
+    trip = [
+        r
+        for r in results
+        if r.scheme == Scheme.SDT and not r.setting.held and not any(r.setting.losses)
+    ]
+    return [
+        Check("Q, in order: streams with wrong counts",
+              sum(not agrees(r.report.square, r.truth.square) for r in square), 0),
+        Check("R, in order: streams with wrong counts",
+              sum(not agrees(r.report.reflection, r.truth.reflection) for r in reflection), 0),
+        Check("L: streams whose marks differ from reported losses",
+              sum(not marks_agree(r.report, r.truth) for r in loss), 0),
+        Check("L, in order: wrongly detected or undetected losses (packets)",
+              sum(r.truth.spurious + r.truth.undetected for r in in_time), 0),
+        Check("T, without loss: packets missing in second trains",
+              sum(abs(r.report.trip.generated - r.report.trip.reflected) for r in trip), 0),
+    ]  # fmt: skip
+
+
+def is_determined(r: StreamResult, truth: Square) -> bool:
+    """Return whether the observer must count the blocks and packets of ground truth."""
+    return truth.is_exact or not r.setting.held
+
+
+def is_in_time(setting: Setting) -> bool:
+    """Return whether no packet is so late that its sender detects it as lost (RFC 9002, 6.1).
+
+    Two intervals are a bound of the wait for the acknowledgement. An endpoint waits for 1/8 RTT.
+    """
+    late_us = setting.held_us + 2e6 / setting.rate_pps
+    is_soon = not setting.held_packets or late_us <= RTT_US / 8
+    return setting.held_packets < PACKET_THRESHOLD and is_soon
+
+
+def agrees(counts: SquareCounts, truth: Square) -> bool:
+    """Return whether an observer counted the blocks and packets of ground truth."""
+    return (counts.blocks, counts.packets) == (truth.blocks, truth.packets)
+
+
+def marks_agree(report: StreamReport, truth: StreamTruth) -> bool:
+    """Return whether each detected loss was marked once, and each mark that arrived counted."""
+    return (
+        report.loss.marked == truth.marked_arrived
+        and report.loss.packets == truth.arrived
+        and truth.marked + truth.unreported == truth.detected
+    )
+
+
+def loss_check(results: Sequence[StreamResult]) -> Check:
+    """Check that the counts of all streams with loss have the distributions of theory."""
+    lossy = [r for r in results if any(r.setting.losses)]
+    return agreement_check("loss ratios", [p for r in lossy for p in loss_p_values(r)])
+
+
+def loss_p_values(r: StreamResult) -> list[float]:
+    """Return the p-values of all counts of a stream with loss."""
+    report = r.report
+    upstream, three_quarters, round_trip = (
+        1 - r.setting.loss(r.direction, part)
+        for part in ("upstream", "three-quarters", "round-trip")
+    )
+    square = (report.square.packets, BLOCK * report.square.blocks, upstream)
+    reflection = (
+        report.reflection.packets, BLOCK * report.reflection.blocks, three_quarters,
+    )  # fmt: skip
+    counts = {
+        Scheme.SDT: [(report.trip.reflected, report.trip.generated, round_trip)],
+        Scheme.SQL: [square, (report.loss.marked, r.truth.marked, upstream)],
+        Scheme.SQR: [square, reflection],
+    }[r.scheme]
+    return [binomial_p_value(*each) for each in counts]
+
+
+def reordering_check(results: Sequence[StreamResult]) -> Check:
+    """Check that late packets cut as many blocks, and are marked as lost as often, as by theory.
+
+    In real time, senders are not precise enough: the number of overtaking packets varies.
+    """
+    late = [
+        r
+        for r in results
+        if r.setting.held_packets > PACKET_THRESHOLD and r.direction == Direction.TO_SERVER
+    ]
+    values = []
+    for r in late:
+        if r.scheme == Scheme.SQL:
+            values.append(binomial_p_value(r.truth.marked, r.truth.sent, r.setting.held))
+        if r.scheme != Scheme.SDT and r.setting.held_packets > THRESHOLD:
+            blocks = r.truth.square.blocks
+            cut = (r.report.square.blocks - blocks) // 2
+            values.append(binomial_p_value(cut, blocks, cut_probability(r.setting)))
+    return agreement_check("reordering errors of Q and L", values)
+
+
+def cut_probability(setting: Setting) -> float:
+    """Return the probability that late packets cut the block after theirs.
+
+    Of the packets that m others overtake, the last m - X of a block arrive too late.
+    """
+    return 1 - (1 - setting.held) ** max(setting.held_packets - THRESHOLD, 0)
+
+
+def square_error(setting: Setting) -> float:
+    """Return the loss ratio that Q measures on average without loss, by theory.
+
+    A cut block counts as three blocks.
+    """
+    return 1 - 1 / (1 + 2 * cut_probability(setting))
+
+
+def delay_checks(results: Sequence[StreamResult]) -> list[Check]:
+    """Check RTTs. Theory has no queues and no processing time, as in virtual time."""
+    delays = [r for r in results if r.scheme == Scheme.SDT]
+    constant = [r for r in results if r.setting.name == "none"]
+    late = [
+        r
+        for r in results
+        if r.setting.held_packets > THRESHOLD and r.direction == Direction.TO_SERVER
+    ]
+    paused = [r for r in results if r.setting.pause_ms >= 2 * RTT_US / 1000]
+    interval_us = 1e6 / results[0].setting.rate_pps
+    return [
+        Check("delay bit: streams with an RTT out of bounds",
+              sum(not within(r.report.delay, RTT_US, MAX_WAIT_US + r.setting.held_us)
+                  for r in delays), 0),
+        Check("delay bit: streams with a half RTT out of bounds",
+              sum(not within(r.report.half, RTT_US / 2, MAX_WAIT_US / 2 + r.setting.held_us)
+                  for r in delays), 0),
+        Check("spin bit, constant rate: streams with a wrong mean RTT",
+              sum(not RTT_US <= r.report.spin.mean_us <= RTT_US + 2 * interval_us
+                  for r in constant), 0),
+        Check("spin bit, late packets: streams without a wrong edge",
+              sum(r.report.spin.min_us >= RTT_US for r in late), 0),
+        Check("spin bit, pauses of 2 RTT or more: streams with a mean of less than 1.5 RTT",
+              sum(r.report.spin.mean_us < 1.5 * RTT_US for r in paused), 0),
+    ]  # fmt: skip
+
+
+def within(samples: DelaySamples, least_us: float, spread_us: float) -> bool:
+    """Return whether all samples lie between `least_us` and `least_us` + `spread_us`."""
+    if not samples.count:
+        return True
+    return (
+        samples.min_us >= least_us - RESOLUTION_US
+        and samples.max_us <= least_us + spread_us + RESOLUTION_US
+    )
+
+
+def row(r: StreamResult) -> dict[str, object]:
+    """Return a row of samples.csv."""
+    report, truth = r.report, r.truth
+    return {
+        "case": r.setting.name,
+        "seed": r.seed,
+        "scheme": r.scheme.name,
+        "direction": r.direction.name.lower(),
+        "sent": truth.sent,
+        "true_upstream_loss": truth.upstream_loss,
+        "true_end_to_end_loss": truth.end_to_end_loss,
+        "square_blocks": report.square.blocks,
+        "square_lost": report.square.lost,
+        "true_square_lost": BLOCK * truth.square.blocks - truth.square.packets,
+        "reflection_blocks": report.reflection.blocks,
+        "reflection_packets": report.reflection.packets,
+        "true_reflection_packets": truth.reflection.packets,
+        "loss_marked": report.loss.marked,
+        "true_detected": truth.detected,
+        "true_spurious": truth.spurious,
+        "trip_pairs": report.trip.pairs,
+        "trip_generated": report.trip.generated,
+        "trip_reflected": report.trip.reflected,
+        **delay_columns("spin", report.spin),
+        **delay_columns("delay", report.delay),
+        **delay_columns("half", report.half),
+    }
+
+
+def delay_columns(name: str, samples: DelaySamples) -> dict[str, object]:
+    """Return the columns of samples.csv for one kind of delay samples."""
+    return {
+        f"{name}_samples": samples.count,
+        f"{name}_mean_us": samples.mean_us if samples.count else "",
+        f"{name}_min_us": samples.min_us if samples.count else "",
+        f"{name}_max_us": samples.max_us if samples.count else "",
+    }
+
+
+# --- figure and tables ---------------------------------------------------------------------------
+
+# Loss ratios that the observer computes: name, scheme, measured value, part of the path.
+Measured = tuple[str, Scheme, Callable[[StreamReport], float], str]
+LOSSES: tuple[Measured, ...] = (
+    ("Q", Scheme.SQL, lambda report: report.square.loss, "upstream"),
+    ("L", Scheme.SQL, lambda report: report.loss.loss, "end-to-end"),
+    ("R", Scheme.SQR, lambda report: report.reflection.loss, "three-quarters"),
+    ("T", Scheme.SDT, lambda report: report.trip.loss, "round-trip"),
+)
+BEHIND: Measured = ("Q and L", Scheme.SQL, lambda report: report.downstream_loss, "downstream")
+RTTS: tuple[tuple[str, Callable[[StreamReport], DelaySamples]], ...] = (
+    ("spin", lambda report: report.spin),
+    ("delay", lambda report: report.delay),
+)
+
+
+def group_reports(
+    results: Sequence[StreamResult], scheme: Scheme
+) -> dict[Setting, list[StreamReport]]:
+    """Return the reports of the streams to the server, for each case."""
+    found: dict[Setting, list[StreamReport]] = {}
+    for r in results:
+        if r.scheme == scheme and r.direction == Direction.TO_SERVER:
+            found.setdefault(r.setting, []).append(r.report)
+    return found
+
+
+def choose(
+    results: Sequence[StreamResult], scheme: Scheme, chosen: Callable[[Setting], bool]
+) -> dict[Setting, list[StreamReport]]:
+    """Return the reports of the streams to the server, for each of the chosen cases."""
+    grouped = group_reports(results, scheme)
+    return {setting: reports for setting, reports in grouped.items() if chosen(setting)}
+
+
+def is_place(setting: Setting) -> bool:
+    """Return whether the case shows the place of losses."""
+    return setting.name in PLACES
+
+
+def draw(results: Sequence[StreamResult]) -> Figure:
+    """Draw loss by place, loss and RTT under reordering, and RTT with pauses."""
+    figure, (places, reordered, late, paused) = plots.figure(4, height_in=2.8)
+    draw_places(places, results)
+    draw_reordering(reordered, results)
+    draw_rtts(late, results, lambda s: bool(s.held_packets) or s.name == "none",
+              lambda s: s.held_packets)  # fmt: skip
+    late.set_xlabel(f"Packets that overtake {100 * HELD:g} %")
+    draw_rtts(paused, results, lambda s: bool(s.pause_ms) or s.name == "none",
+              lambda s: s.pause_ms)  # fmt: skip
+    paused.set_xlabel("Mean pause (ms)")
+    paused.set_xscale("symlog", linthresh=3)
+    paused.set_xlim(-0.5, 2 * max(r.setting.pause_ms for r in results))
+    return figure
+
+
+def draw_places(axes: Axes, results: Sequence[StreamResult]) -> None:
+    """Draw the loss ratios of all methods by the place of the losses."""
+    names: list[str] = []
+    for number, (name, scheme, value, part) in enumerate(LOSSES):
+        found = choose(results, scheme, is_place)
+        names = [setting.name for setting in found]
+        at = np.arange(len(found)) + 0.18 * (number - 1.5)
+        percent = [[100 * value(report) for report in reports] for reports in found.values()]
+        axes.errorbar(
+            at, [np.mean(each) for each in percent], [np.std(each) for each in percent],
+            linestyle="", marker=plots.MARKERS[number], color=plots.COLOURS[number], label=name,
+        )  # fmt: skip
+        theory = [100 * setting.loss(Direction.TO_SERVER, part) for setting in found]
+        plots.ring(axes, at, theory, "theory" if not number else "")
+    axes.set_xticks(range(len(names)), names, rotation=35, ha="right")
+    axes.set(xlabel="Links with loss", ylabel="Loss ratio (%)")
+    plots.legend(axes, 2)
+
+
+def draw_reordering(axes: Axes, results: Sequence[StreamResult]) -> None:
+    """Draw the loss ratios of all methods on a path without loss, by the number of overtakers."""
+    for number, (name, scheme, value, _) in enumerate(LOSSES):
+        found = choose(results, scheme, lambda s: bool(s.held_packets) or s.name == "none")
+        percent = [[100 * value(report) for report in reports] for reports in found.values()]
+        axes.errorbar(
+            [s.held_packets for s in found], [np.mean(each) for each in percent],
+            [np.std(each) for each in percent], linestyle="", color=plots.COLOURS[number],
+            marker=plots.MARKERS[number], label=name,
+        )  # fmt: skip
+    longest = max((r.setting for r in results), key=lambda s: s.held_packets)
+    packets = range(longest.held_packets + 1)
+    theory = [100 * square_error(replace(longest, held_packets=m)) for m in packets]
+    axes.plot(packets, theory, color=plots.COLOURS[0], marker="", label="Q, theory")
+    axes.axvline(THRESHOLD, color="black", linestyle=":", linewidth=0.8, label="X")
+    axes.set_yscale("symlog", linthresh=1)
+    axes.set(xlabel=f"Packets that overtake {100 * HELD:g} %", ylabel="Loss ratio (%)")
+    plots.legend(axes, 2)
+
+
+def draw_rtts(
+    axes: Axes, results: Sequence[StreamResult], chosen: Callable[[Setting], bool],
+    x: Callable[[Setting], float],
+) -> None:  # fmt: skip
+    """Draw mean, minimum and maximum RTT of both bits."""
+    found = choose(results, Scheme.SDT, chosen)
+    for number, (name, value) in enumerate(RTTS):
+        pooled = {setting: pool([value(report) for report in reports])
+                  for setting, reports in found.items()}  # fmt: skip
+        known = {setting: each for setting, each in pooled.items() if each.count}
+        means = np.array([each.mean_us for each in known.values()]) / 1000
+        least = np.array([each.min_us for each in known.values()]) / 1000
+        most = np.array([each.max_us for each in known.values()]) / 1000
+        axes.errorbar(
+            [x(setting) for setting in known], means, [means - least, most - means], linestyle="",
+            marker=plots.MARKERS[number], color=plots.COLOURS[number], label=name,
+        )  # fmt: skip
+    axes.axhline(RTT_US / 1000, color="black", linewidth=0.8, label="path")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel("RTT (ms)")
+    plots.legend(axes, 2)
+
+
+def pool(samples: Sequence[DelaySamples]) -> DelaySamples:
+    """Return the statistics of the samples of several runs."""
+    some = [each for each in samples if each.count]
+    return DelaySamples(
+        sum(each.count for each in some), sum(each.sum_us for each in some),
+        min((each.min_us for each in some), default=0),
+        max((each.max_us for each in some), default=0),
+    )  # fmt: skip
+
+
+def loss_table(results: Sequence[StreamResult]) -> Table:
+    """Return the mean loss ratios of the streams to the server, with a row per case."""
+    grouped = {scheme: group_reports(results, scheme) for scheme in Scheme}
+    rows = []
+    for setting in grouped[Scheme.SDT]:
+        means = [
+            100 * float(np.mean([value(report) for report in grouped[scheme][setting]]))
+            for _, scheme, value, _ in (*LOSSES, BEHIND)
+        ]
+        rows.append((setting.name, *means))
+    names = ("case", *(f"{name}: {part}" for name, _, _, part in (*LOSSES, BEHIND)))
+    return table("Loss ratio (%) of the stream to the server", names, rows)
+
+
+def delay_table(results: Sequence[StreamResult]) -> Table:
+    """Return the RTTs of the streams to the server, with a row per case."""
+    rows = []
+    for setting, reports in group_reports(results, Scheme.SDT).items():
+        columns: list[Any] = []
+        for _, value in RTTS:
+            pooled = pool([value(report) for report in reports])
+            columns += [pooled.count, pooled.mean_us / 1000, pooled.min_us / 1000,
+                        pooled.max_us / 1000]  # fmt: skip
+        rows.append((setting.name, *columns))
+    names = ("case", "spin: samples", "mean", "min", "max", "delay: samples", "mean", "min", "max")
+    return table(f"RTT (ms) of the stream to the server; path: {RTT_US / 1000:g}", names, rows)
+
+
+def caption(options: argparse.Namespace) -> str:
+    """Return the caption of the figure."""
+    return (
+        "Loss and RTT by explicit measurement bits, for the stream to the server, at the switch in "
+        f"the middle of a path with four links of {LINK_DELAY_US / 1000:g} ms per round trip. "
+        f"Both endpoints send {options.rate:,} packets/s for {options.duration:g} s "
+        f"({plots.runs(options.seeds, options.time)}, on {options.target}). (a) Links with loss "
+        f"lose {100 * LOSS:g} %. Q shows the loss before the switch, L that of the path, R that of "
+        "the opposite direction and before the switch, T that of a round trip. (b) Reordering "
+        f"without loss; X = {THRESHOLD} is the marking block threshold. (c) RTT under reordering "
+        "and (d) with pauses of the applications: mean, minimum and maximum. Delay samples that "
+        "wait for more than 1 ms are not reflected, so long pauses leave few or no samples."
+    )
+
+
+if __name__ == "__main__":
+    cli.main(__file__, __doc__, experiment, add_options)

@@ -1,0 +1,1 @@
+"""Code shared by experiments on explicit flow measurements."""

@@ -1,0 +1,113 @@
+"""Bits of RFC 9506: laws of the experiment, and the experiment as a command, also with faults."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scripts import failed_checks, faulty_program, module, run, samples
+
+from controllers.explicit import Direction
+from experiments.shared.explicit.path import Setting
+from experiments.shared.explicit.truth import Square, square_truth
+from telemark.apps.explicit_bits import BLOCK, THRESHOLD, SquareBlocks
+
+quic = module("ampm_quic")
+SHORT = ("--quick", "--time", "virtual", "--duration", "1.5")
+
+
+def test_every_exact_count_agrees_and_reordering_is_visible(tmp_path: Path) -> None:
+    done = run("ampm_quic", *SHORT, "--seed", "7", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = samples(tmp_path)
+    assert len(rows) == 4 * 3 * 2
+    lossy = [row for row in rows if row["case"] == "all" and row["scheme"] == "SQL"]
+    assert all(row["square_lost"] == row["true_square_lost"] != "0" for row in lossy)
+    late = [row for row in rows if row["case"] == "overtaken-by-24" and row["scheme"] == "SQL"
+            and row["direction"] == "to_server"]  # fmt: skip
+    assert all(int(row["square_lost"]) > 0 == int(row["true_square_lost"]) for row in late)
+    assert (tmp_path / "ampm_quic.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(("file", "right", "wrong", "failed"), [
+    ("loss.p4", "here + 1 : here", "here + 2 : here", "Q, in order: streams with wrong counts"),
+    ("loss.p4", "number_marked + (bit<64>)stream.bit_2", "number_marked + 1",
+     "L: streams whose marks differ from reported losses"),
+    ("delay.p4", "rtt_us = now_us + 1 - last", "rtt_us = now_us + 9000 - last",
+     "delay bit: streams with an RTT out of bounds"),
+])  # fmt: skip
+def test_a_fault_of_the_observer_is_found(
+    tmp_path: Path, file: str, right: str, wrong: str, failed: str
+) -> None:
+    program = faulty_program(tmp_path, file, right, wrong, "explicit/explicit.p4")
+    out = tmp_path / "out"
+    done = run("ampm_quic", *SHORT, "--program", program, "--out", str(out))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert failed in failed_checks(out)
+
+
+def test_ground_truth_has_the_blocks_that_an_observer_completes() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        count = rng.integers(1, 12 * BLOCK)
+        value = np.arange(count) // BLOCK % 2 == 1
+        arrived = rng.random(count) > 0.1
+        blocks = SquareBlocks(THRESHOLD)
+        sizes = [blocks.receive(bool(each)) for each in value[arrived]]
+        complete = [size for size in sizes if size is not None][1:]
+        truth = square_truth(value, np.flatnonzero(arrived), THRESHOLD, BLOCK)
+        assert truth == Square(len(complete), sum(complete), is_exact=True)
+
+
+@pytest.mark.parametrize(("late", "is_exact"), [(0, True), (THRESHOLD, True),
+                                                (THRESHOLD + 1, False)])  # fmt: skip
+def test_ground_truth_is_exact_up_to_the_threshold(late: int, is_exact: bool) -> None:
+    """The last packet of the second block arrives after `late` packets of the third."""
+    value = np.arange(4 * BLOCK) // BLOCK % 2 == 1
+    numbers = [*range(4 * BLOCK)]
+    numbers.insert(2 * BLOCK - 1 + late, numbers.pop(2 * BLOCK - 1))
+    truth = square_truth(value, np.array(numbers), THRESHOLD, BLOCK)
+    assert truth == Square(2, 2 * BLOCK, is_exact)
+
+
+def test_ground_truth_is_not_exact_if_a_block_was_lost() -> None:
+    value = np.arange(5 * BLOCK) // BLOCK % 2 == 1
+    numbers = np.delete(np.arange(5 * BLOCK), np.s_[2 * BLOCK : 3 * BLOCK - THRESHOLD])
+    assert not square_truth(value, numbers, THRESHOLD, BLOCK).is_exact
+
+
+def test_loss_of_each_part_is_that_of_its_links() -> None:
+    setting = Setting("", 1000, 1, (0.1, 0.2, 0.3, 0.4))
+    passed = {
+        Direction.TO_SERVER: {"upstream": 0.9, "end-to-end": 0.9 * 0.8,
+                              "three-quarters": 0.9 * 0.7 * 0.6},
+        Direction.TO_CLIENT: {"upstream": 0.7, "end-to-end": 0.7 * 0.6,
+                              "three-quarters": 0.7 * 0.9 * 0.8},
+    }  # fmt: skip
+    for direction, parts in passed.items():
+        for part, expected in parts.items():
+            assert 1 - setting.loss(direction, part) == pytest.approx(expected)
+        assert 1 - setting.loss(direction, "round-trip") == pytest.approx(0.9 * 0.8 * 0.7 * 0.6)
+
+
+@pytest.mark.parametrize("packets", [THRESHOLD // 2, THRESHOLD + 1, 2 * THRESHOLD, 3 * THRESHOLD])
+def test_the_law_of_cut_blocks_is_what_a_receiver_counts(packets: int) -> None:
+    """Hold back packets of a square wave, and count the blocks."""
+    held, count = 0.01, 2000 * BLOCK
+    rng = np.random.default_rng(packets)
+    at = np.arange(count) + np.where(rng.random(count) < held, packets + 0.5, 0)
+    blocks = SquareBlocks(THRESHOLD)
+    sizes = [blocks.receive(bool(number // BLOCK % 2)) for number in np.argsort(at)]
+    cut = (len([size for size in sizes if size is not None]) - count // BLOCK) / 2
+    chance = quic.cut_probability(Setting("", 1000, 1, held=held, held_packets=packets))
+    error = 4 * np.sqrt(count / BLOCK * chance * (1 - chance))
+    assert cut == pytest.approx(count / BLOCK * chance, abs=error + 1)
+
+
+@pytest.mark.parametrize(("packets", "rate", "expected"), [
+    (0, 1, True), (2, 1000, True), (2, 500, False), (3, 1000, False),
+])  # fmt: skip
+def test_late_packets_are_in_time_up_to_both_thresholds(
+    packets: int, rate: int, expected: bool
+) -> None:
+    setting = Setting("", rate, 1, held=0.01, held_packets=packets)
+    assert quic.is_in_time(setting) is expected
