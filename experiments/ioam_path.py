@@ -42,16 +42,15 @@ from controllers.ioam.linux import missing
 from experiments.shared.int.on_bmv2 import find_clocks
 from experiments.shared.ioam.agreement import (
     Errors,
+    Traced,
     check_exports,
     check_frames,
     check_nodes,
     check_sequences,
 )
-from experiments.shared.ioam.hosts import FrameKeeper, NodeReport, ReportKeeper
+from experiments.shared.ioam.hosts import FrameKeeper, ReportKeeper
 from experiments.shared.ioam.path import (
     KINDS,
-    NodeIds,
-    Packets,
     TracedPath,
     configure_routers,
     ids,
@@ -59,7 +58,7 @@ from experiments.shared.ioam.path import (
     make_packets,
     unix_offset_ns,
 )
-from experiments.shared.ioam.truth import NodeTruth, read_truth
+from experiments.shared.ioam.truth import read_truth
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.errors import TestbedError
 from telemark.network import Network
@@ -84,18 +83,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Packets, reports and ground truth of one network; lists are in the order of the path."""
+    """Reports and ground truth of one network, and the counters of its switches."""
 
     mode: str
-    path: list[str]
-    switches: list[str]
-    ids: list[NodeIds]
-    packets: Packets
-    received: list[bytes]
-    reports: list[NodeReport]
-    truth: list[NodeTruth]
-    offset_us: int  # Unix time minus the common clock, at switches
-    offset_ns: tuple[int, int]  # its bounds during the run
+    traced: Traced
     events: Mapping[str, Mapping[str, int]]
     accounting: PacketAccounting
 
@@ -110,7 +101,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     outcomes, errors = [], []
     for mode in MODES:
         outcomes.append(await measure(options, run, mode, has_linux=has_linux))
-        errors.append(_errors(outcomes[-1]))
+        errors.append(check_nodes(outcomes[-1].traced))
     checks = [check for outcome, found in zip(outcomes, errors, strict=True)
               for check in make_checks(outcome, found)]  # fmt: skip
     return Report(
@@ -156,21 +147,20 @@ async def measure(options: argparse.Namespace, run: Run, mode: str, *, has_linux
         after_ns = unix_offset_ns() if is_real else 0
     path = topo.path
     error_ns = round(1000 * max(error for _, error in clocks.values())) if clocks else None
-    return Outcome(
-        mode=mode,
+    around = zip(["h1", *path], path, [*path[1:], "h2"], strict=True)
+    traced = Traced(
         path=path,
         switches=topo.switches(),
-        ids=[ids(net, *around) for around in zip(["h1", *path], path, [*path[1:], "h2"],
-                                                 strict=False)],
+        ids=[ids(net, *each) for each in around],
         packets=packets,
-        received=receiver.result,
         reports=[report for each in collectors for report in each.result],
+        received=receiver.result,
         truth=read_truth(net, path, options.packets, stamped=stamped, clock_error_ns=error_ns),
         offset_us=unix_ns // 1000,
         offset_ns=(min(unix_ns, after_ns), max(unix_ns, after_ns)),
-        events=counts,
-        accounting=PacketAccounting.from_network(net, {}),
-    )  # fmt: skip
+        has_tunnel=MODES[mode],
+    )
+    return Outcome(mode, traced, counts, PacketAccounting.from_network(net, {}))
 
 
 async def read_events(switches: Mapping[str, fy.Switch]) -> dict[str, dict[str, int]]:
@@ -180,25 +170,17 @@ async def read_events(switches: Mapping[str, fy.Switch]) -> dict[str, dict[str, 
             for name, counts in zip(switches, found, strict=True)}  # fmt: skip
 
 
-def _errors(outcome: Outcome) -> Errors:
-    return check_nodes(
-        outcome.path, outcome.ids, outcome.packets, outcome.reports, outcome.truth,
-        outcome.offset_us, outcome.offset_ns, has_tunnel=MODES[outcome.mode],
-    )  # fmt: skip
-
-
 def make_checks(outcome: Outcome, errors: Errors) -> list[Check]:
     """Return all checks of one network."""
-    overflowed = int(np.sum(outcome.packets.kinds == _kind("overflow")))
-    expected: dict[str, dict[str, int]] = {name: {} for name in outcome.switches}
-    expected[next(name for name in outcome.path[2:] if name in outcome.switches)] = {
-        "overflowed": overflowed
-    }
+    traced = outcome.traced
+    overflowed = int(np.sum(traced.packets.kinds == _kind("overflow")))
+    expected: dict[str, dict[str, int]] = {name: {} for name in traced.switches}
+    # the first node without space is a switch
+    expected[traced.path[2]] = {"overflowed": overflowed}
     checks = [
-        *check_frames(outcome.packets, outcome.received, hops=len(outcome.path),
-                      has_tunnel=MODES[outcome.mode]),
-        *check_exports(outcome.packets, outcome.reports, outcome.switches, outcome.path),
-        *check_sequences(outcome.packets, outcome.reports, outcome.ids[-1].node),
+        *check_frames(traced),
+        *check_exports(traced),
+        *check_sequences(traced),
         *errors.checks(),
         Check("switches with unexpected events",
               sum(outcome.events[name] != found for name, found in expected.items()), 0),
@@ -217,12 +199,12 @@ def make_metrics(outcomes: Sequence[Outcome], errors: Sequence[Errors]) -> dict[
     """Return the number of packets per kind, and percentiles of the delay at each node."""
     metrics: dict[str, object] = {}
     for outcome, found in zip(outcomes, errors, strict=True):
-        counts = np.bincount(outcome.packets.kinds, minlength=len(KINDS))
+        counts = np.bincount(outcome.traced.packets.kinds, minlength=len(KINDS))
         metrics[outcome.mode] = {
             "packets": {kind.name: int(n) for kind, n in zip(KINDS, counts, strict=True)},
-            "reports": len(outcome.reports),
+            "reports": len(outcome.traced.reports),
             "transit_delay_us": {node: statistics.percentiles(found.delay_us[node][0])
-                                 for node in outcome.switches},
+                                 for node in outcome.traced.switches},
         }  # fmt: skip
     return metrics
 
@@ -230,10 +212,10 @@ def make_metrics(outcomes: Sequence[Outcome], errors: Sequence[Errors]) -> dict[
 def summary_table(outcome: Outcome, errors: Errors) -> Table:
     """Return a table with a row per node."""
     rows = []
-    for node in outcome.path:
+    for node in outcome.traced.path:
         delays = errors.delay_us[node][0]
         queues = errors.queue[node][0]
-        known = node in outcome.switches
+        known = node in outcome.traced.switches
         delay = statistics.percentiles(delays) if known else {}
         queue = statistics.percentiles(queues) if known else {}
         rows.append((
@@ -250,13 +232,13 @@ def summary_table(outcome: Outcome, errors: Errors) -> Table:
 def draw(outcome: Outcome, errors: Errors) -> Figure:
     """Draw the CDFs of the delay at each switch, and of the time since the first node."""
     figure, (left, right) = plots.figure(2)
-    for number, node in enumerate(outcome.path):
+    for number, node in enumerate(outcome.traced.path):
         colour = plots.COLOURS[number]
-        truth = "ground truth" if node == outcome.path[-1] else ""
-        if node in outcome.switches:
+        truth = "ground truth" if node == outcome.traced.path[-1] else ""
+        if node in outcome.traced.switches:
             _cdf(left, errors.delay_us[node], 1000, colour, (node, truth))
         if number:
-            label = node if node in outcome.switches else f"{node} (Linux)"
+            label = node if node in outcome.traced.switches else f"{node} (Linux)"
             _cdf(right, errors.since_first_us[node], 1000, colour, (label, truth))
     left.set_xlabel("Transit delay (ms)")
     right.set_xlabel("Time since the first node (ms)")

@@ -140,9 +140,7 @@ def entries(
     ]  # fmt: skip
 
 
-async def _configure(
-    net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int
-) -> None:
+async def _configure(net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int) -> None:
     name = switch.name
     ways = next_hops(net.topo.links(), net.topo.hosts(), name)
     port = net.port(name, ways[domain.collector_of(name)][0])

@@ -7,7 +7,7 @@ options, edge-to-edge options and direct export, and passes them unchanged.
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from controllers.ioam.domain import Namespace, Route
@@ -21,8 +21,9 @@ class LinuxRouter:
     """Configuration of a Linux router in a network namespace.
 
     `interfaces` are the devices and their IOAM interface ids. `routes` are routes to single
-    addresses; their `neighbour` is a device, and their MAC address that of the next hop. `schema` is the opaque state snapshot: its id (24 bits)
-    and its data (a multiple of four bytes).
+    addresses; their `neighbour` is a device, and their MAC address that of the next hop. `schema`
+    is the opaque state snapshot: its id (24 bits) and its data (a multiple of four bytes). `enter`
+    is a command prefix that enters the namespace.
     """
 
     node: int
@@ -31,7 +32,7 @@ class LinuxRouter:
     routes: Sequence[Route]
     namespaces: Sequence[Namespace] = ()
     schema: tuple[int, str] | None = None
-    enter: Sequence[str] = field(default=())  # command prefix that enters the namespace
+    enter: Sequence[str] = ()
 
     def configure(self) -> None:
         """Make the router forward IPv6 packets and fill trace options. Raises TestbedError."""

@@ -1,7 +1,7 @@
 """Comparison of IOAM data with ground truth, packet by packet and node by node."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,7 +29,38 @@ NO_SCHEMA = 0xFFFFFF
 MEASURED = ("seconds", "fraction", "transit_delay", "queue_depth")
 IPV6_AT, HOP_LIMIT_AT = 14, 21  # offsets in a frame
 
+COLUMNS = ("arrival_error_us", "delay_us", "true_delay_us", "queue_packets", "min_queue_packets",
+           "max_queue_packets")  # fmt: skip
+
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]  # measured and true values
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Packets of one network, their reports and ground truth; lists are in the order of the path.
+
+    The clocks of switches show Unix time minus `offset_us`. `offset_ns` are the bounds of Unix time
+    minus CLOCK_MONOTONIC, for Linux.
+    """
+
+    path: Sequence[str]
+    switches: Sequence[str]
+    ids: Sequence[NodeIds]
+    packets: Packets
+    reports: Sequence[NodeReport]
+    received: Sequence[bytes]  # frames
+    truth: Sequence[NodeTruth]
+    offset_us: int
+    offset_ns: tuple[int, int]
+    has_tunnel: bool
+
+    def kind(self, label: int) -> Kind:
+        """Return the kind of a packet."""
+        return KINDS[self.packets.kinds[label]]
+
+    def edge_reports(self) -> list[NodeReport]:
+        """Return the reports of the last node."""
+        return [report for report in self.reports if report.node == self.ids[-1].node]
 
 
 @dataclass
@@ -60,41 +91,30 @@ class Errors:
         return [{"mode": mode, **row} for row in self.rows]
 
 
-def check_nodes(
-    path: Sequence[str], ids: Sequence[NodeIds], packets: Packets, reports: Sequence[NodeReport],
-    truth: Sequence[NodeTruth], offset_us: int, offset_ns: tuple[int, int], *, has_tunnel: bool,
-) -> Errors:  # fmt: skip
-    """Compare the data of all nodes with ground truth.
-
-    The clocks of switches show Unix time minus `offset_us`. `offset_ns` are the bounds of Unix time
-    minus CLOCK_MONOTONIC, for Linux.
-    """
-    errors = Errors(incomplete=count_incomplete(path, ids, packets, reports))
-    found = by_node(path, ids, packets, reports)
+def check_nodes(traced: Traced) -> Errors:
+    """Compare the data of all nodes with ground truth."""
+    errors = Errors(incomplete=count_incomplete(traced))
+    found = by_node(traced)
     first: dict[int, tuple[float, float]] = {}
-    for index, node in enumerate(path):
-        constants = _constants(node, ids[index], _hop_limit(index, len(path), has_tunnel))
-        comparison = _Comparison(node, truth[index], constants, offset_us, offset_ns)
+    for index, node in enumerate(traced.path):
+        comparison = _Comparison(traced, index)
         for label, trace_type, data in found[node]:
             comparison.add(label, trace_type, data)
         if index == 0:
             first = {label: (us, true) for label, us, true in comparison.times}
-        comparison.store(errors, packets, first)
+        comparison.store(errors, first)
     return errors
 
 
-def by_node(
-    path: Sequence[str], ids: Sequence[NodeIds], packets: Packets, reports: Sequence[NodeReport]
-) -> dict[str, list[tuple[int, int, NodeData]]]:
+def by_node(traced: Traced) -> dict[str, list[tuple[int, int, NodeData]]]:
     """Return packet number, trace type and data of all node data, by node."""
-    numbers = {each.node: node for node, each in zip(path, ids, strict=True)}
-    found: dict[str, list[tuple[int, int, NodeData]]] = {node: [] for node in path}
-    for report in reports:
-        kind = KINDS[packets.kinds[report.label]]
-        reporter = numbers[report.node]
-        found[reporter].append((report.label, int(kind.option.trace_type), report.data))
+    numbers = {each.node: node for node, each in zip(traced.path, traced.ids, strict=True)}
+    found: dict[str, list[tuple[int, int, NodeData]]] = {node: [] for node in traced.path}
+    for report in traced.reports:
+        kind = traced.kind(report.label)
+        found[numbers[report.node]].append((report.label, int(kind.option.trace_type), report.data))
         for trace in _traces(report):
-            for node, data in zip(expected_nodes(path, kind), trace.nodes, strict=False):
+            for node, data in zip(expected_nodes(traced.path, kind), trace.nodes, strict=False):
                 found[node].append((report.label, trace.trace_type, data))
     return found
 
@@ -109,26 +129,24 @@ def expected_nodes(path: Sequence[str], kind: Kind) -> list[str]:
     return nodes[: kind.option.nodes]
 
 
-def count_incomplete(
-    path: Sequence[str], ids: Sequence[NodeIds], packets: Packets, reports: Sequence[NodeReport]
-) -> int:
+def count_incomplete(traced: Traced) -> int:
     """Count edge reports whose trace option has other nodes, space or flags than expected."""
     wrong = 0
-    for report in reports:
-        kind = KINDS[packets.kinds[report.label]]
-        if report.node != ids[-1].node or not isinstance(kind.option, TraceOption):
+    for report in traced.edge_reports():
+        option = traced.kind(report.label).option
+        if not isinstance(option, TraceOption):
             continue
-        traces, nodes = _traces(report), expected_nodes(path, kind)
-        overflow = kind.option.nodes < len(path) - 1
-        used = len(path) - 1 - len(nodes) if kind.option.is_incremental else 0
+        traces, nodes = _traces(report), expected_nodes(traced.path, traced.kind(report.label))
+        overflow = option.nodes < len(traced.path) - 1
+        free = option.words - option.words // option.nodes * len(nodes)
         wrong += not (
             len(traces) == 1
             and len(traces[0].nodes) == len(nodes)
             and traces[0].flags == (TraceFlag.OVERFLOW if overflow else 0)
             and traces[0].namespace == NAMESPACE.number
-            and (TraceType.OPAQUE & traces[0].trace_type
-                 or traces[0].remaining == used * kind.option.words // kind.option.nodes)
-        )  # fmt: skip
+            # snapshots of Linux are longer than those of switches
+            and (bool(TraceType.OPAQUE & option.trace_type) or traces[0].remaining == free)
+        )
     return wrong
 
 
@@ -163,13 +181,12 @@ def _constants(node: str, ids: NodeIds, hop_limit: int) -> NodeData:
 class _Comparison:
     """Comparison of all data of one node."""
 
-    def __init__(
-        self, node: str, truth: NodeTruth, constants: NodeData, offset_us: int,
-        offset_ns: tuple[int, int],
-    ) -> None:  # fmt: skip
-        self._node, self._truth, self._constants = node, truth, constants
-        self._is_linux = node.startswith("r")
-        self._offset_us, self._offset_ns = offset_us, offset_ns
+    def __init__(self, traced: Traced, index: int) -> None:
+        self._traced, self._truth = traced, traced.truth[index]
+        self._node = traced.path[index]
+        self._is_linux = self._node.startswith("r")
+        hop_limit = _hop_limit(index, len(traced.path), traced.has_tunnel)
+        self._constants = _constants(self._node, traced.ids[index], hop_limit)
         self._values = self._mismatches = 0
         self._largest: dict[str, float] = defaultdict(float)
         self._delays: list[tuple[float, float]] = []
@@ -190,8 +207,7 @@ class _Comparison:
             if value is not None and value not in ((), b""):
                 self._values += 1
             self._mismatches += getattr(data, name) != value
-        row = {name: "" for name in ("arrival_error_us", "delay_us", "true_delay_us",
-                                     "queue_packets", "min_queue_packets", "max_queue_packets")}
+        row: dict[str, object] = dict.fromkeys(COLUMNS, "")
         if "fraction" in known and "seconds" in known:
             row["arrival_error_us"] = self._compare_time(
                 label, known["seconds"] * 1_000_000 + known["fraction"]
@@ -212,12 +228,12 @@ class _Comparison:
         arrived = [int(bound[label]) for bound in self._truth.arrived_ns]
         if self._is_linux:
             # A time in us was rounded down.
-            low = (arrived[0] + self._offset_ns[0]) // 1000
-            high = (arrived[1] + self._offset_ns[1]) // 1000
+            low = (arrived[0] + self._traced.offset_ns[0]) // 1000
+            high = (arrived[1] + self._traced.offset_ns[1]) // 1000
             error = self._note("arrival (us)", unix_us, low, high)
-            monotonic_us = unix_us - self._offset_ns[0] / 1000
+            monotonic_us = unix_us - self._traced.offset_ns[0] / 1000
         else:
-            monotonic_us = unix_us - self._offset_us
+            monotonic_us = unix_us - self._traced.offset_us
             low, high = (each // 1000 for each in arrived)
             error = self._note("arrival (us)", monotonic_us, low, high)
         self.times.append((label, monotonic_us, sum(arrived) / 2000))
@@ -240,9 +256,7 @@ class _Comparison:
         self._values += 1
         return error
 
-    def store(
-        self, errors: Errors, packets: Packets, first: dict[int, tuple[float, float]]
-    ) -> None:
+    def store(self, errors: Errors, first: dict[int, tuple[float, float]]) -> None:
         """Add the results of this node to `errors`; `first` are the times at the first node."""
         since = [(us - first[label][0], true - first[label][1])
                  for label, us, true in self.times if label in first]  # fmt: skip
@@ -253,7 +267,7 @@ class _Comparison:
         errors.queue[self._node] = _pair(self._queues)
         errors.since_first_us[self._node] = _pair(since)
         errors.rows += [
-            {"node": self._node, "packet": label, "kind": KINDS[packets.kinds[label]].name, **row}
+            {"node": self._node, "packet": label, "kind": self._traced.kind(label).name, **row}
             for label, row in sorted(self._rows.items())
         ]
 
@@ -263,17 +277,15 @@ def _pair(values: Sequence[tuple[float, float]]) -> Pair:
     return array[:, 0], array[:, 1]
 
 
-def check_frames(
-    packets: Packets, received: Sequence[bytes], *, hops: int, has_tunnel: bool
-) -> list[Check]:
+def check_frames(traced: Traced) -> list[Check]:
     """Check that each packet arrived once, in order, and as it was sent.
 
     Routers decrement the hop limit. In a tunnel, only both ends do so.
     """
-    hop_limit = HOP_LIMIT - (2 if has_tunnel else hops)
+    hop_limit = HOP_LIMIT - (2 if traced.has_tunnel else len(traced.path))
     expected = [frame[IPV6_AT:HOP_LIMIT_AT] + bytes([hop_limit]) + frame[HOP_LIMIT_AT + 1 :]
-                for frame in packets.frames]  # fmt: skip
-    got = [frame[IPV6_AT:] for frame in received]
+                for frame in traced.packets.frames]  # fmt: skip
+    got = [frame[IPV6_AT:] for frame in traced.received]
     changed = len(set(got) - set(expected))
     lost = len(set(expected) - set(got))
     return [
@@ -285,21 +297,20 @@ def check_frames(
     ]  # fmt: skip
 
 
-def check_exports(
-    packets: Packets, reports: Sequence[NodeReport], switches: Sequence[str], path: Sequence[str]
-) -> list[Check]:
+def check_exports(traced: Traced) -> list[Check]:
     """Check that each expected report arrived once: edge reports, and direct export."""
-    is_dex = np.array([not isinstance(kind.option, TraceOption) for kind in KINDS])[packets.kinds]
-    last = switches.index(path[-1]) + 1
-    expected = {(last, label) for label in range(len(packets.kinds))}
-    expected |= {(number, int(label)) for number in range(1, len(switches) + 1)
-                 for label in np.flatnonzero(is_dex)}  # fmt: skip
-    found = [(report.node, report.label) for report in reports]
+    labels = range(len(traced.packets.kinds))
+    expected = {(traced.ids[-1].node, label) for label in labels}
+    for number, switch in zip(traced.ids, traced.path, strict=True):
+        if switch in traced.switches:
+            expected |= {(number.node, label) for label in labels
+                         if not isinstance(traced.kind(label).option, TraceOption)}  # fmt: skip
+    found = [(report.node, report.label) for report in traced.reports]
     numbers = defaultdict(set)
-    for report in reports:
+    for report in traced.reports:
         numbers[report.node].add(report.sequence)
-    types = sum(report.option_type != _option_type(KINDS[packets.kinds[report.label]])
-                for report in reports)  # fmt: skip
+    types = sum(report.option_type != _option_type(traced.kind(report.label))
+                for report in traced.reports)  # fmt: skip
     return [
         Check("reports", len(found), len(expected)),
         Check("missing reports", len(expected - set(found)), 0),
@@ -315,40 +326,32 @@ def _option_type(kind: Kind) -> OptionType:
     return OptionType.INCREMENTAL if kind.option.is_incremental else OptionType.PREALLOCATED
 
 
-def check_sequences(
-    packets: Packets, reports: Sequence[NodeReport], last_node: int
-) -> list[Check]:
+def check_sequences(traced: Traced) -> list[Check]:
     """Check the numbers and times in edge-to-edge and DEX options, as the last node received them.
 
     The options of a flow are numbered from 0 in the order of sending.
     """
-    position = np.zeros(len(packets.kinds), np.int64)
+    kinds = traced.packets.kinds
+    position = np.zeros(len(kinds), np.int64)
     for kind in range(len(KINDS)):
-        ours = np.flatnonzero(packets.kinds == kind)
+        ours = np.flatnonzero(kinds == kind)
         position[ours] = np.arange(len(ours))
-    wrong = wrong_time = 0
-    for report, option in _options(reports, last_node):
+    wrong = wrong_time = found = 0
+    for report in traced.edge_reports():
         number = int(position[report.label])
-        if isinstance(option, EdgeToEdge):
-            wrong += any(each not in (None, number)
-                         for each in (option.sequence64, option.sequence32))  # fmt: skip
-            if option.seconds is not None:
-                node = _traces(report)[0].nodes[0]
-                wrong_time += (option.seconds, option.fraction) != (node.seconds, node.fraction)
-        elif isinstance(option, DirectExport):
-            kind = int(packets.kinds[report.label])
-            wrong += (option.flow, option.sequence) != (kind, number)
-    with_e2e = sum(bool(KINDS[kind].e2e) for kind in packets.kinds)
-    found = sum(isinstance(option, EdgeToEdge) for _, option in _options(reports, last_node))
+        for option in report.options:
+            if isinstance(option, EdgeToEdge):
+                found += 1
+                wrong += any(each not in (None, number)
+                             for each in (option.sequence64, option.sequence32))  # fmt: skip
+                if option.seconds is not None:
+                    node = _traces(report)[0].nodes[0]
+                    wrong_time += (option.seconds, option.fraction) != (node.seconds, node.fraction)
+            elif isinstance(option, DirectExport):
+                wrong += (option.flow, option.sequence) != (int(kinds[report.label]), number)
+    with_e2e = sum(bool(KINDS[kind].e2e) for kind in kinds)
     return [
         Check("edge-to-edge options", found, with_e2e),
         Check("wrong sequence numbers", wrong, 0),
         Check("wrong edge-to-edge times", wrong_time, 0),
     ]
-
-
-def _options(
-    reports: Sequence[NodeReport], last_node: int
-) -> Iterator[tuple[NodeReport, object]]:
-    return ((report, option) for report in reports if report.node == last_node
-            for option in report.options)  # fmt: skip

@@ -51,38 +51,38 @@ def read_truth(
     known error of its clocks. bmv2 stamps packets at any time while they are inside of it.
     """
     found = []
-    for before, node, after in zip(["h1", *path], path, [*path[1:], "h2"], strict=False):
-        if node not in net.topo.switches():
-            found.append(_linux(net, before, node, after, count, stamped=stamped))
+    for around in zip(["h1", *path], path, [*path[1:], "h2"], strict=True):
+        if around[1] not in net.topo.switches():
+            found.append(_linux(net, around, count, stamped=stamped))
         elif clock_error_ns is not None:
-            found.append(_bmv2(net, before, node, after, count, clock_error_ns))
+            found.append(_bmv2(net, around, count, clock_error_ns))
         else:
-            found.append(_minip4(net, before, node, after, count, stamped=stamped))
+            found.append(_minip4(net, around, count, stamped=stamped))
     return found
 
 
-def _linux(
-    net: Network, before: str, node: str, after: str, count: int, *, stamped: bool
-) -> NodeTruth:
+Around = tuple[str, str, str]  # a node, between the nodes before and after it
+
+
+def _linux(net: Network, around: Around, count: int, *, stamped: bool) -> NodeTruth:
+    before, node, after = around
     sent = read_times(net.capture(before, node, "sending" if stamped else "out"), count)
     got = read_times(net.capture(after, node, "in"), count)
     none = np.zeros(count, np.int64)
     return NodeTruth((sent, got), (sent, got), (none, none))
 
 
-def _minip4(
-    net: Network, before: str, node: str, after: str, count: int, *, stamped: bool
-) -> NodeTruth:
+def _minip4(net: Network, around: Around, count: int, *, stamped: bool) -> NodeTruth:
+    before, node, after = around
     arrived = read_times(net.capture(node, before, "in"), count)
     taken = read_times(net.capture(node, before, "taken" if stamped else "in"), count)
     left = read_times(net.capture(node, after, "out"), count)
-    return NodeTruth((arrived, arrived), (left, left),
-                     (_queued(taken, left), _queued(arrived, left)))  # fmt: skip
+    queued = _queued(taken, left), _queued(arrived, left)
+    return NodeTruth((arrived, arrived), (left, left), queued)
 
 
-def _bmv2(
-    net: Network, before: str, node: str, after: str, count: int, error_ns: int
-) -> NodeTruth:
+def _bmv2(net: Network, around: Around, count: int, error_ns: int) -> NodeTruth:
+    before, node, after = around
     into = read_times(net.capture(node, before, "out", inner=True), count)
     out = read_times(net.capture(node, after, "in", inner=True), count)
     times = (into - error_ns, out + error_ns)
@@ -94,5 +94,3 @@ def _queued(arrived_ns: NDArray[np.int64], left_ns: NDArray[np.int64]) -> NDArra
     passed = np.sort(left_ns[left_ns != NEVER])
     place = np.searchsorted(passed, left_ns)
     return np.maximum(place - np.searchsorted(passed, arrived_ns, "right"), 0)
-
-
