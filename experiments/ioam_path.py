@@ -147,7 +147,7 @@ async def measure(options: argparse.Namespace, run: Run, mode: str, *, has_linux
         after_ns = unix_offset_ns() if is_real else 0
     path = topo.path
     error_ns = round(1000 * max(error for _, error in clocks.values())) if clocks else None
-    around = zip(["h1", *path], path, [*path[1:], "h2"], strict=True)
+    around = zip(["h1", *path[:-1]], path, [*path[1:], "h2"], strict=True)
     traced = Traced(
         path=path,
         switches=topo.switches(),

@@ -33,8 +33,8 @@ control IoamIngress(
     }
 }
 
-/* Removes the outer header of a tunnel. Congestion marks of the outer header are copied to the inner
- * header, if that is ECN-capable (RFC 6040, 4.2). */
+/* Removes the outer header of a tunnel. Congestion marks of the outer header are copied to the
+ * inner header, if that is ECN-capable (RFC 6040, 4.2). */
 control EndTunnel(inout headers_t hdr) {
     apply {
         bit<2> outer = hdr.ipv6.traffic_class[1:0];

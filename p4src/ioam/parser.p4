@@ -185,7 +185,8 @@ parser IoamParser(
 
     state find_own_part {
         meta.ioam.trace_fits = 1;
-        own = (bit<16>)hdr.options.trace.node_words + (bit<16>)(hdr.options.trace.trace_type & OPAQUE)[1:1];
+        own = (bit<16>)hdr.options.trace.node_words
+            + (bit<16>)(hdr.options.trace.trace_type & OPAQUE)[1:1];
         bytes = words << 2;
         free = free - own;
         transition select(free[15:15]) {

@@ -51,7 +51,7 @@ def read_truth(
     known error of its clocks. bmv2 stamps packets at any time while they are inside of it.
     """
     found = []
-    for around in zip(["h1", *path], path, [*path[1:], "h2"], strict=True):
+    for around in zip(["h1", *path[:-1]], path, [*path[1:], "h2"], strict=True):
         if around[1] not in net.topo.switches():
             found.append(_linux(net, around, count, stamped=stamped))
         elif clock_error_ns is not None:
