@@ -67,7 +67,10 @@ from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 
-RATE_BPS, DELAY_US, QUEUE = 20_000_000, 500, 1000
+# Rates of the links after the nodes. They decrease, so that packets wait at each switch. Linux
+# routers have no rate limit.
+RATES_BPS = (20e6, 16e6, 12e6, 9e6, 4e6)
+DELAY_US, QUEUE = 500, 1000
 BEFORE_S, AFTER_S = 0.2, 0.5  # time before the first packet, and for the last one to arrive
 MODES = {"in place": False, "tunnel": True}
 
@@ -117,7 +120,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 async def measure(options: argparse.Namespace, run: Run, mode: str, *, has_linux: bool) -> Outcome:
     """Send packets through the domain; return reports and ground truth."""
-    topo = TracedPath(has_linux=has_linux, rate_bps=RATE_BPS, delay_us=DELAY_US,
+    topo = TracedPath(has_linux=has_linux, rates_bps=RATES_BPS, delay_us=DELAY_US,
                       queue_packets=QUEUE)  # fmt: skip
     stamped = options.time == "real" and run.target != "bmv2"
     is_real = options.time == "real"
@@ -266,8 +269,8 @@ def caption(options: argparse.Namespace, *, has_linux: bool) -> str:
     return (
         f"(a) Transit delay at switches and (b) time since the first node, on a path of {nodes}, "
         f"for {options.packets:,} packets: IOAM data (colours), and ground truth from captures "
-        f"(dotted; for Linux, the middle of the interval); links of {RATE_BPS / 1e6:g} Mbit/s, "
-        f"{plots.runs(1, options.time)}."
+        f"(dotted; for Linux, the middle of the interval); links of {RATES_BPS[0] / 1e6:g} to "
+        f"{RATES_BPS[-1] / 1e6:g} Mbit/s, {plots.runs(1, options.time)}."
     )
 
 

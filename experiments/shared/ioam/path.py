@@ -58,16 +58,20 @@ FIRST_PORT = 5000  # UDP port of the first kind
 class TracedPath(Topo):
     """h1 - s1 - r2 - s3 - r4 - s5 - h2. The routers are switches (s2, s4) without `has_linux`.
 
-    Each switch sK has a host cK, which receives its reports. Link parameters apply to the path.
+    Each switch sK has a host cK, which receives its reports. `rates_bps` are the rates of the links
+    after the nodes; the other link parameters apply to the whole path.
     """
 
-    def build(self, *, has_linux: bool, **link: float) -> None:
+    def build(self, *, has_linux: bool, rates_bps: Sequence[float], **link: float) -> None:
         nodes = [self.addHost("h1")]
         for number in range(1, 6):
             is_linux = has_linux and number % 2 == 0
             nodes.append(self.addHost(f"r{number}") if is_linux else self.addSwitch(f"s{number}"))
-        for left, right in pairwise([*nodes, self.addHost("h2")]):
-            self.addLink(left, right, **link)
+        self.addLink(*nodes[:2])
+        for ends, rate_bps in zip(
+            pairwise([*nodes[1:], self.addHost("h2")]), rates_bps, strict=True
+        ):
+            self.addLink(*ends, rate_bps=rate_bps, **link)
         for switch in self.switches():
             self.addLink(switch, self.addHost(f"c{switch[1:]}"))
 
