@@ -48,15 +48,16 @@ class LinuxRouter:
 
     def _commands(self) -> list[str]:
         path = "/proc/sys/net/ipv6"
-        commands = [
+        # Without an address of its own, an interface sends no router solicitations.
+        commands = [f"echo 1 > {path}/conf/{device}/addr_gen_mode" for device in self.interfaces]
+        commands += [
             f"echo 0 > {path}/conf/all/disable_ipv6",
             f"echo 1 > {path}/conf/all/forwarding",
             f"echo {self.node} > {path}/ioam6_id",
             f"echo {self.node_wide} > {path}/ioam6_id_wide",
         ]
         for device, number in self.interfaces.items():
-            # Without an address of its own, an interface sends no router solicitations.
-            settings = {"addr_gen_mode": 1, "disable_ipv6": 0, "ioam6_enabled": 1,
+            settings = {"disable_ipv6": 0, "ioam6_enabled": 1,
                         "ioam6_id": number, "ioam6_id_wide": number}  # fmt: skip
             commands += [f"echo {value} > {path}/conf/{device}/{name}"
                          for name, value in settings.items()]  # fmt: skip

@@ -181,7 +181,8 @@ def _mac(net: Network, host: str, switch: str) -> str:
 
 
 def unix_offset_ns() -> int:
-    """Return Unix time minus CLOCK_MONOTONIC, in ns."""
-    return min(
-        (time.time_ns() - time.monotonic_ns() for _ in range(10)),
-    )
+    """Return Unix time minus CLOCK_MONOTONIC, in ns.
+
+    The smallest of several differences is the one with the shortest pause between both clocks.
+    """
+    return -max(time.monotonic_ns() - time.time_ns() for _ in range(10))
