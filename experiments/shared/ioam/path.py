@@ -107,9 +107,10 @@ def make_packets(count: int, rate_pps: float, seed: int) -> Packets:
 
 
 def _frame(label: int, kind: int) -> bytes:
-    segment = UDP(sport=4000, dport=FIRST_PORT + kind) / Raw(label.to_bytes(PAYLOAD_BYTES, "big"))
     ip = IPv6(src=SOURCE, dst=DESTINATION, fl=label)
-    return bytes(Ether(dst=ANY_MAC, src="02:00:00:00:ff:02") / ip / segment)
+    udp = UDP(sport=4000, dport=FIRST_PORT + kind)
+    payload = Raw(label.to_bytes(PAYLOAD_BYTES, "big"))
+    return bytes(Ether(dst=ANY_MAC, src="02:00:00:00:ff:02") / ip / udp / payload)
 
 
 def make_domain(net: Network, topo: TracedPath, *, has_tunnel: bool) -> Domain:
