@@ -54,7 +54,7 @@ FAULTS = {
         "write_report.apply(hdr, meta.ioam, meta.hop);"
         "if (meta.ioam.report_number == 9 && meta.hop.node_id == 5) "
         "{ mark_to_drop(standard_metadata); }",
-        {"reports", "missing reports", "gaps in report numbers"},
+        {"reports", "missing reports", "gaps in report numbers", "edge-to-edge options"},
     ),
     "a sequence number too many": (
         "insert.p4", "numbers.write(ioam.flow, number + 1);",
