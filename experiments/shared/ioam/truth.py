@@ -17,6 +17,7 @@ NEVER = -1
 Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
 LABEL_MASK = 0xFFFFF
 IPV6 = (0x86, 0xDD)
+UNIQUE_LOCAL = (0xFD, 0x00)  # start of the source addresses of packets and tunnels
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,9 @@ class NodeTruth:
 def read_times(path: Path, count: int) -> NDArray[np.int64]:
     """Return the time of each packet in a capture, in ns; NEVER for packets not in it."""
     frames = pcap.read(path)
+    # Linux also sends packets of multicast listeners, whose sources are link-local.
     is_ours = (frames.bytes[:, 12:14] == IPV6).all(axis=1)
+    is_ours &= (frames.bytes[:, 22:24] == UNIQUE_LOCAL).all(axis=1)
     labels = np.ascontiguousarray(frames.bytes[is_ours, 14:18]).view(">u4")[:, 0] & LABEL_MASK
     times = np.full(count, NEVER, np.int64)
     times[labels] = frames.time_ns[is_ours]
