@@ -270,8 +270,8 @@ def caption(options: argparse.Namespace, *, has_linux: bool) -> str:
     nodes = "three P4 switches and two Linux routers" if has_linux else "five P4 switches"
     return (
         f"(a) Transit delay at switches and (b) time since the first node, on a path of {nodes}, "
-        f"for {options.packets:,} packets: IOAM data (colours), and ground truth from captures "
-        f"(dotted; for Linux, the middle of the interval); links of {RATES_BPS[0] / 1e6:g} to "
+        f"for {options.packets:,} packets (b: those with all fields): IOAM data (colours), and "
+        f"ground truth from captures (dotted; for Linux, the middle of the interval); links of {RATES_BPS[0] / 1e6:g} to "
         f"{RATES_BPS[-1] / 1e6:g} Mbit/s, {plots.runs(1, options.time)}."
     )
 

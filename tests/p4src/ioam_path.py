@@ -89,7 +89,7 @@ class Switch:
     def insert(self, action: str, params: Sequence[int], flow: int = 7) -> None:
         """Insert options into all packets without IOAM; the flow has a number."""
         self.engine.table_add(f"{WATCH}.flows", [Ternary(0, 0)] * 5, f"{WATCH}.{action}",
-                              [flow, NAMESPACE, *params], 1)  # fmt: skip
+                              [flow, NAMESPACE, *map(int, params)], 1)  # fmt: skip
 
     def insert_trace(
         self, trace_type: int, nodes: int = 3, *, incremental: bool = False, active: bool = False,

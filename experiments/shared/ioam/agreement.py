@@ -29,6 +29,7 @@ NO_SCHEMA = 0xFFFFFF
 MEASURED = ("seconds", "fraction", "transit_delay", "queue_depth")
 IPV6_AT, HOP_LIMIT_AT = 14, 21  # offsets in a frame
 
+WITH_ALL_TIMES = KINDS[0]  # the kind with times of all nodes
 COLUMNS = ("arrival_error_us", "delay_us", "true_delay_us", "queue_packets", "min_queue_packets",
            "max_queue_packets")  # fmt: skip
 
@@ -71,7 +72,7 @@ class Errors:
     mismatches: dict[str, int] = field(default_factory=dict)  # fields with one right value
     largest: dict[str, dict[str, float]] = field(default_factory=dict)
     delay_us: dict[str, Pair] = field(default_factory=dict)
-    since_first_us: dict[str, Pair] = field(default_factory=dict)
+    since_first_us: dict[str, Pair] = field(default_factory=dict)  # of packets WITH_ALL_TIMES
     queue: dict[str, Pair] = field(default_factory=dict)
     rows: list[dict[str, object]] = field(default_factory=list)
     incomplete: int = 0  # packets whose options lack the data of a node, or have too many
@@ -259,7 +260,8 @@ class _Comparison:
     def store(self, errors: Errors, first: dict[int, tuple[float, float]]) -> None:
         """Add the results of this node to `errors`; `first` are the times at the first node."""
         since = [(us - first[label][0], true - first[label][1])
-                 for label, us, true in self.times if label in first]  # fmt: skip
+                 for label, us, true in self.times
+                 if label in first and self._traced.kind(label) is WITH_ALL_TIMES]  # fmt: skip
         errors.values[self._node] = self._values
         errors.mismatches[self._node] = self._mismatches
         errors.largest[self._node] = dict(self._largest)
