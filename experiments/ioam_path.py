@@ -271,8 +271,8 @@ def caption(options: argparse.Namespace, *, has_linux: bool) -> str:
     return (
         f"(a) Transit delay at switches and (b) time since the first node, on a path of {nodes}, "
         f"for {options.packets:,} packets (b: those with all fields): IOAM data (colours), and "
-        f"ground truth from captures (dotted; for Linux, the middle of the interval); links of {RATES_BPS[0] / 1e6:g} to "
-        f"{RATES_BPS[-1] / 1e6:g} Mbit/s, {plots.runs(1, options.time)}."
+        "ground truth from captures (dotted; for Linux, the middle of the interval); links of "
+        f"{RATES_BPS[0] / 1e6:g} to {RATES_BPS[-1] / 1e6:g} Mbit/s, {plots.runs(1, options.time)}."
     )
 
 
