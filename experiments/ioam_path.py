@@ -33,7 +33,6 @@ import finsy as fy
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from rich.table import Table
 
 from controllers.connection import connections, cpu_ports
@@ -42,6 +41,7 @@ from controllers.ioam.linux import missing
 from experiments.shared.int.on_bmv2 import find_clocks
 from experiments.shared.ioam.agreement import (
     Errors,
+    Pair,
     Traced,
     check_exports,
     check_frames,
@@ -241,10 +241,12 @@ def draw(outcome: Outcome, errors: Errors) -> Figure:
         colour = plots.COLOURS[number]
         truth = "ground truth" if node == outcome.traced.path[-1] else ""
         if node in outcome.traced.switches:
-            _cdf(left, errors.delay_us[node], 1000, colour, (node, truth))
+            _cdf(left, errors.delay_us[node], colour, (node, truth))
         if number:
             label = node if node in outcome.traced.switches else f"{node} (Linux)"
-            _cdf(right, errors.since_first_us[node], 1000, colour, (label, truth))
+            # a router and the switch behind it have almost the same times
+            width = 2 if node in outcome.traced.switches else 5
+            _cdf(right, errors.since_first_us[node], colour, (label, truth), width)
     left.set_xlabel("Transit delay (ms)")
     right.set_xlabel("Time since the first node (ms)")
     for axes in (left, right):
@@ -254,13 +256,12 @@ def draw(outcome: Outcome, errors: Errors) -> Figure:
 
 
 def _cdf(
-    axes: Axes, values: tuple[NDArray[np.float64], NDArray[np.float64]], unit: float,
-    colour: str, labels: tuple[str, str],
+    axes: Axes, values_us: Pair, colour: str, labels: tuple[str, str], width: float = 2
 ) -> None:  # fmt: skip
-    """Draw the CDFs of measured and true values."""
-    measured, true = (np.sort(each / unit) for each in values)
+    """Draw the CDFs of measured and true values, in ms."""
+    measured, true = (np.sort(each / 1000) for each in values_us)
     share = np.arange(1, len(measured) + 1) / len(measured)
-    axes.step(measured, share, marker="", where="post", color=colour, linewidth=2,
+    axes.step(measured, share, marker="", where="post", color=colour, linewidth=width,
               label=labels[0])  # fmt: skip
     axes.step(true, share, "k:", marker="", where="post", linewidth=0.8, label=labels[1])
 
