@@ -54,6 +54,8 @@ MAY_IMPORT = {
     # These controllers manage programs at host edges as well as programs of switches.
     "controllers.ampm.edge": ["controllers", "ebpf.edge", "telemark"],
     "controllers.int.edge": ["controllers", "ebpf.edge", "telemark"],
+    # The formats of options are those of the collector.
+    "controllers.ioam": ["controllers", "collectors.ioam", "telemark"],
     "controllers.dta.manager": ["controllers", "collectors", "telemark"],
     "importers": ["controllers", "telemark", "minip4.errors", "minip4.runtime.switch.control"],
     # Of minip4, collectors may import only the builds of C code, and the records of received

@@ -59,6 +59,17 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
         ],
         "experiments": ["experiments/shared/int/*.py", "experiments/int_*.py"],
     },
+    "IOAM": {
+        "switch": [
+            "p4src/ioam/ioam.p4", "p4src/ioam/headers.p4", "p4src/ioam/packet.p4",
+            "p4src/ioam/parser.p4", "p4src/ioam/watch.p4", "p4src/ioam/routing.p4",
+            "p4src/ioam/insert.p4", "p4src/ioam/node_data.p4", "p4src/ioam/strip.p4",
+            "p4src/ioam/report.p4",
+        ],
+        "controller": ["controllers/ioam/domain.py", "controllers/ioam/*.py"],
+        "collector": ["collectors/ioam/*.py"],
+        "experiments": ["experiments/shared/ioam/*.py", "experiments/ioam_*.py"],
+    },
     "RDMA": {
         "switch": [
             "p4src/roce/roce.p4", "p4src/roce/headers.p4", "p4src/roce/packet.p4",
@@ -135,8 +146,8 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
     },
 }  # fmt: skip
 COMPLETE = (  # folders in which each file must be in the map
-    "p4src/ampm", "p4src/int", "p4src/roce", "p4src/dta", "p4src/congestion",
-    "p4src/explicit",
+    "p4src/ampm", "p4src/explicit", "p4src/int", "p4src/ioam", "p4src/roce", "p4src/dta",
+    "p4src/congestion",
 )  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""IOAM: options in IPv6 packets, and reports of IOAM nodes."""

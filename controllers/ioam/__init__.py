@@ -1,0 +1,1 @@
+"""Controllers of IOAM domains (p4src/ioam)."""

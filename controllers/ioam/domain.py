@@ -1,0 +1,217 @@
+"""IOAM domain: the role of every switch in a network, and the destination of reports.
+
+    domain = Domain("h3", [IoamFlow("fd00::1", "fd00::2", option=TraceOption(FIELDS, nodes=4))],
+                    addresses={"h1": "fd00::1", "h2": "fd00::2"})
+    async with connections(net) as switches:
+        await configure(net, switches, domain)
+
+Ports to hosts are the edge of the domain, except for Linux routers. IOAM begins and ends there.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import finsy as fy
+
+from controllers.forwarding import forwarding_entries
+from controllers.ioam.flows import IoamFlow, check_sources
+from controllers.tables import reconcile
+from telemark.network import Network
+from telemark.topology.routes import next_hops
+
+REPORT_PORT = 32766
+SESSION = 500  # REPORT_SESSION in p4src/ioam/report.p4
+EVENTS = ("malformed", "foreign stripped", "foreign dropped", "leak dropped", "unknown namespace",
+          "overflowed", "no room", "not possible", "terminated")  # fmt: skip
+"""Event counters of switches, in the order of p4src/ioam/packet.p4."""
+
+
+@dataclass(frozen=True)
+class Namespace:
+    """A namespace that all switches of the domain know, and its namespace-specific data.
+
+    By default, the data are not available (all ones).
+    """
+
+    number: int
+    data: int = 0xFFFFFFFF
+    data_wide: int = 0xFFFFFFFFFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Route:
+    """IPv6 route of a switch: the neighbour, and its MAC address (None: any)."""
+
+    prefix: str
+    neighbour: str
+    mac: str | None = None
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Flows and namespaces of a domain, and the destination of reports.
+
+    `collector` is the host that receives reports, at UDP port `port`; a map gives each switch its
+    own collector. All switches know the default namespace 0 and `namespaces`. `mtu_bytes` is the
+    MTU of links inside of the domain, where IOAM makes packets longer. `routers` are hosts that
+    forward packets as transit nodes (controllers/ioam/linux.py). IOAM from outside is removed with
+    `strips_foreign`; otherwise, its packets are dropped. Without `reports_edge`, the last switch
+    only removes IOAM; direct export is not affected. `addresses` are the IPv6 addresses of hosts.
+    Switches with `routes` are IPv6 routers: they forward by MAC address only to the collector.
+    """
+
+    collector: str | Mapping[str, str]
+    flows: Sequence[IoamFlow]
+    namespaces: Sequence[Namespace] = ()
+    port: int = REPORT_PORT
+    mtu_bytes: int = 1500
+    routers: Sequence[str] = ()
+    strips_foreign: bool = False
+    reports_edge: bool = True
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    routes: Mapping[str, Sequence[Route]] = field(default_factory=dict)
+
+    def collector_of(self, switch: str) -> str:
+        """Return the host to which a switch reports."""
+        return self.collector if isinstance(self.collector, str) else self.collector[switch]
+
+
+async def configure(
+    net: Network, switches: Mapping[str, fy.Switch], domain: Domain,
+    clock_offsets_us: Mapping[str, int] | None = None,
+) -> None:  # fmt: skip
+    """Fill the tables of all switches, and create their clone sessions.
+
+    `clock_offsets_us` maps each switch to Unix time minus the time of its clock. Without it, all
+    offsets are zero. Raises TestbedError and finsy's P4ClientError.
+    """
+    for flow in domain.flows:
+        check_sources(net, flow, [name for name in switches if _enters(net, name, domain, flow)])
+    offsets_us = clock_offsets_us or {}
+    await asyncio.gather(
+        *(_configure(net, switch, domain, offsets_us.get(name, 0))
+          for name, switch in switches.items())
+    )  # fmt: skip
+
+
+def node_id(net: Network, switch: str) -> int:
+    """Return the IOAM node id of a switch. The first switch of the topology has 1."""
+    return net.topo.switches().index(switch) + 1
+
+
+def tunnel_address(net: Network, switch: str) -> str:
+    """Return the address of a switch as an end of tunnels."""
+    return f"fd00:ed9e::{node_id(net, switch):x}"
+
+
+async def events(switch: fy.Switch) -> dict[str, int]:
+    """Return the event counts of a switch, named as in EVENTS."""
+    counts = dict.fromkeys(EVENTS, 0)
+    for name in ("arriving_events", "namespace_events", "departing_events"):
+        # finsy declares read() as a coroutine in its overloads, but read() is an async generator.
+        async for entry in switch.read(fy.P4CounterEntry(name)):  # type: ignore[attr-defined]
+            counts[EVENTS[entry.index]] += entry.packet_count
+    return counts
+
+
+def entries(
+    net: Network, switch: str, domain: Domain, clock_offset_us: int = 0
+) -> list[fy.P4TableEntry]:
+    """Return the table entries of a switch."""
+    node, collector = node_id(net, switch), net.host(domain.collector_of(switch))
+    defaults = {
+        "node": fy.Action(
+            "set_node", node_id=node, node_wide=node, offset_us=clock_offset_us % (1 << 64)
+        ),
+        "collector": fy.Action(
+            "send_report", src_mac=0x020000FF0000 + node, dst_mac=collector.MAC(),
+            src_addr=f"10.255.{node >> 8}.{node & 255}", dst_addr=collector.IP(),
+            port=domain.port,
+        ),
+    }  # fmt: skip
+    return [
+        *(fy.P4TableEntry(table, action=action, is_default_action=True)
+          for table, action in defaults.items()),
+        *_forwarding_entries(net, switch, domain),
+        *_namespace_entries(domain),
+        *_port_entries(net, switch, domain),
+        *_flow_entries(net, switch, domain),
+    ]  # fmt: skip
+
+
+async def _configure(net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int) -> None:
+    name = switch.name
+    ways = next_hops(net.topo.links(), net.topo.hosts(), name)
+    port = net.port(name, ways[domain.collector_of(name)][0])
+    session = fy.P4CloneSessionEntry(SESSION, replicas=[port])
+    await switch.delete([session], strict=False)
+    await switch.insert([session])
+    await reconcile(switch, entries(net, name, domain, clock_offset_us))
+
+
+def _enters(net: Network, switch: str, domain: Domain, flow: IoamFlow) -> bool:
+    hosts = [domain.addresses[name] for name in net.neighbours(switch) if name in domain.addresses]
+    return flow.enters(switch, hosts)
+
+
+def _forwarding_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
+    if switch not in domain.routes:
+        return forwarding_entries(net, switch)
+    return [
+        *forwarding_entries(net, switch, [domain.collector_of(switch)]),
+        *(
+            fy.P4TableEntry(
+                "routes", match=fy.Match({"destination": route.prefix}),
+                action=fy.Action("send", mac_addr=route.mac or 0,
+                                 port=net.port(switch, route.neighbour)),
+            )
+            for route in domain.routes[switch]
+        ),
+    ]  # fmt: skip
+
+
+def _namespace_entries(domain: Domain) -> list[fy.P4TableEntry]:
+    known = {0: Namespace(0)} | {each.number: each for each in domain.namespaces}
+    return [
+        fy.P4TableEntry(
+            table, match=fy.Match({key: number}),
+            action=fy.Action(action, data=each.data, data_wide=each.data_wide),
+        )
+        for number, each in known.items()
+        for table, key, action in (("namespaces", "namespace_id", "join"),
+                                   ("export_namespaces", "export_namespace_id", "join_export"))
+    ]  # fmt: skip
+
+
+def _port_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
+    """Return entries with the MTU of each port, and for the ports at the edge of the domain."""
+    found = []
+    for name in net.neighbours(switch):
+        port = net.port(switch, name)
+        outside = name not in net.topo.switches() and name not in domain.routers
+        action = (fy.Action("leave_domain", reports=int(domain.reports_edge)) if outside
+                  else fy.Action("stay_inside", port_mtu=domain.mtu_bytes))  # fmt: skip
+        match = fy.Match({"standard_metadata.egress_port": port})
+        found.append(fy.P4TableEntry("ports", match=match, action=action))
+        if outside:
+            border = fy.Action("strip_foreign" if domain.strips_foreign else "drop_foreign")
+            match = fy.Match({"standard_metadata.ingress_port": port})
+            found.append(fy.P4TableEntry("borders", match=match, action=border))
+    return found
+
+
+def _flow_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
+    found = []
+    for number, flow in enumerate(domain.flows):
+        if _enters(net, switch, domain, flow):
+            found.append(flow.entry(number))
+            if flow.tunnel_to:
+                ends = tunnel_address(net, switch), tunnel_address(net, flow.tunnel_to)
+                action = fy.Action("encapsulate", src_addr=ends[0], dst_addr=ends[1])
+                match = fy.Match({"flow": number})
+                found.append(fy.P4TableEntry("tunnels", match=match, action=action))
+    if any(flow.tunnel_to == switch for flow in domain.flows):
+        match = fy.Match({"hdr.ipv6.dst_addr": tunnel_address(net, switch)})
+        found.append(fy.P4TableEntry("tunnel_ends", match=match, action=fy.Action("end_tunnel")))
+    return found

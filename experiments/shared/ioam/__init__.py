@@ -1,0 +1,1 @@
+"""Code of the experiments about IOAM."""

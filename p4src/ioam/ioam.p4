@@ -1,0 +1,187 @@
+/* The IOAM switch. For each flow and port, the controller's entries define the role of the switch:
+ * encapsulating, transit or decapsulating node.
+ *
+ *   ingress   watch: border of the domain, namespaces, flows --> forwarding or IPv6 routing
+ *   egress    encapsulating node: options are inserted; transit node: node data are added
+ *             --> reports: the packet is cloned --> decapsulating node: options are removed
+ *             clone: the report is written around it
+ *
+ * The loopback flag of RFC 9322 is ignored: no packet is sent back. */
+#include "routing.p4"
+#include "parser.p4"
+#include "report.p4"
+#include "watch.p4"
+
+control IoamIngress(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    IoamWatch() watch;
+    IoamForward() forward;
+    ReadoutRequest() readout_request;
+    ReadoutArrival() readout_arrival;
+
+    apply {
+        if (hdr.readout_request.isValid()) {
+            readout_request.apply(
+                hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
+            readout_arrival.apply(hdr.readout, meta.readout);
+        } else {
+            watch.apply(hdr, meta.ioam, meta.hop, standard_metadata);
+            if (meta.ioam.is_stopped == 0) {
+                forward.apply(hdr, meta.ioam, standard_metadata);
+            }
+        }
+    }
+}
+
+/* Removes the outer header of a tunnel. Congestion marks of the outer header are copied to the
+ * inner header, if that is ECN-capable (RFC 6040, 4.2). */
+control EndTunnel(inout headers_t hdr) {
+    apply {
+        bit<2> outer = hdr.ipv6.traffic_class[1:0];
+        bit<2> inner = hdr.inner_ipv6.traffic_class[1:0];
+        hdr.ipv6 = hdr.inner_ipv6;
+        hdr.inner_ipv6.setInvalid();
+        if ((outer == 3 && inner != 0) || (outer == 1 && inner == 2)) {
+            hdr.ipv6.traffic_class[1:0] = outer;
+        }
+    }
+}
+
+/* IOAM processing of a packet that is not a clone for a report. */
+control IoamPacket(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    Hop() hop;
+    InsertOptions() insert_options;
+    AddNodeData() add_node_data;
+    Keep() keep;
+    PrepareReport() prepare_report;
+    Strip() strip;
+    EndTunnel() end_tunnel;
+    counter(IOAM_EVENTS, CounterType.packets) departing_events;
+    bit<16> mtu = 0;
+    bit<1> is_leaving = 0;
+    bit<1> reports_leaving = 0;
+    bit<32> event = IOAM_EVENTS;
+
+    action stay_inside(bit<16> port_mtu) {
+        mtu = port_mtu;
+    }
+
+    /* The packet leaves the domain without IOAM. */
+    action leave_domain(bit<1> reports) {
+        is_leaving = 1;
+        reports_leaving = reports;
+    }
+
+    table ports {
+        key = { standard_metadata.egress_port: exact; }
+        actions = { stay_inside; leave_domain; }
+        default_action = stay_inside(1500);
+        size = 512;
+    }
+
+    action set_report(bit<8> option, bit<16> namespace_id, bit<24> trace_type) {
+        meta.ioam.report_option = option;
+        meta.ioam.report_namespace = namespace_id;
+        meta.ioam.report_type = trace_type;
+    }
+
+    apply {
+        bit<1> is_reported = 0;
+        bit<1> has_options = 0;
+        ports.apply();
+        hop.apply(meta.hop, standard_metadata);
+        meta.ioam.received_us =
+            (bit<64>)standard_metadata.ingress_global_timestamp + meta.ioam.offset_us;
+        bool ends = is_leaving == 1 || meta.ioam.ends_tunnel == 1;
+        bool is_full = standard_metadata.packet_length
+            >= (bit<32>)hdr.ipv6.payload_length + 40 + ETHERNET_BYTES;
+        if (has_ioam(meta.ioam) && meta.ioam.is_whole == 1) {
+            has_options = 1;
+            if (meta.ioam.is_known == 1 && hdr.options.trace.isValid()) {
+                set_report(hdr.options.trace.type, hdr.options.trace.namespace_id,
+                    hdr.options.trace.trace_type);
+                if ((bit<8>)hdr.options.trace.node_words
+                        != node_words(hdr.options.trace.trace_type)) {
+                    meta.ioam.report_type = 0;
+                }
+                is_reported = ends ? reports_leaving : 0;
+            } else if (meta.ioam.exports == 1 && hdr.options.dex.isValid()) {
+                set_report(DIRECT_EXPORT, hdr.options.dex.namespace_id,
+                    hdr.options.dex.trace_type);
+                is_reported = 1;
+            } else if (hdr.options.e2e.isValid()) {
+                set_report(EDGE_TO_EDGE, hdr.options.e2e.namespace_id, 0);
+                is_reported = ends ? reports_leaving : 0;
+            }
+            if (!ends && meta.ioam.exports == 1 && hdr.options.dex.isValid()) {
+                set_report(DIRECT_EXPORT, hdr.options.dex.namespace_id,
+                    hdr.options.dex.trace_type);
+                is_reported = 1;
+            }
+            if (!is_full) {
+                is_reported = 0;
+            }
+            if (is_reported == 1) {
+                keep.apply(hdr, meta.ioam);
+                prepare_report.apply(hdr, meta.ioam);
+            }
+            if (!ends && meta.ioam.is_known == 1 && meta.ioam.trace_fits == 1) {
+                add_node_data.apply(hdr, meta.ioam, meta.hop, mtu, event);
+            }
+        } else if (meta.ioam.inserts == 1 && is_leaving == 0) {
+            insert_options.apply(hdr, meta.ioam, meta.hop, mtu, has_options, event);
+            if (has_options == 1 && meta.ioam.exports == 1 && is_full) {
+                set_report(DIRECT_EXPORT, meta.ioam.namespace_id, meta.ioam.trace_type);
+                is_reported = 1;
+                prepare_report.apply(hdr, meta.ioam);
+            }
+        }
+        if (is_reported == 1) {
+            clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, CLONE_FIELDS);
+        }
+        if (ends) {
+            if (hdr.options.hop_by_hop.isValid()
+                && (meta.ioam.is_whole == 0 || (has_options == 1 && !can_strip(meta.ioam)))) {
+                event = LEAK_DROPPED;
+                mark_to_drop(standard_metadata);
+            } else if (has_options == 1) {
+                if (hdr.options.trace.isValid() && hdr.options.trace.active == 1) {
+                    event = TERMINATED;
+                    mark_to_drop(standard_metadata);
+                }
+                strip.apply(hdr, meta.ioam);
+                if (meta.ioam.ends_tunnel == 1) {
+                    end_tunnel.apply(hdr);
+                }
+            }
+        }
+        if (event != IOAM_EVENTS) {
+            departing_events.count(event);
+        }
+    }
+}
+
+control IoamEgress(
+    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    IoamPacket() packet;
+    PutBack() put_back;
+    WriteReport() write_report;
+    ReadoutDeparture() readout_departure;
+
+    apply {
+        if (standard_metadata.instance_type == EGRESS_CLONE) {
+            if (hdr.kept_ipv6.isValid()) {
+                put_back.apply(hdr);
+            }
+            write_report.apply(hdr, meta.ioam, meta.hop);
+        } else if (hdr.ipv6.isValid() && hdr.ipv6.version == 6) {
+            packet.apply(hdr, meta, standard_metadata);
+        }
+        readout_departure.apply(hdr.readout, meta.readout);
+    }
+}
+
+V1Switch(
+    IoamParser(), IoamVerifyChecksum(), IoamIngress(), IoamEgress(), IoamComputeChecksum(),
+    IoamDeparser()) main;

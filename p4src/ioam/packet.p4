@@ -1,0 +1,149 @@
+/* Headers and metadata of IOAM switches. */
+#ifndef TELEMARK_IOAM_PACKET_P4
+#define TELEMARK_IOAM_PACKET_P4
+
+#include "../include/allocation.p4"
+#include "../include/hop.p4"
+#include "../include/readout.p4"
+#include "headers.p4"
+
+#define OPTIONS_BEFORE 4  // maximum number of options before the first IOAM option
+#define OPTIONS_AFTER 8
+
+/* Hop-by-hop options header. `trace`, `e2e` and `dex` are the IOAM options that switches process:
+ * the first trace option, and the E2E option and the DEX option directly after it, in this order.
+ * All other options, also other IOAM options, are in `before` and `after`. */
+struct options_t {
+    hop_by_hop_t hop_by_hop;
+    option_t[OPTIONS_BEFORE] before;
+    trace_option_t trace;
+    trace_words_t free;    // free space, except for the part of this node
+    trace_words_t own;     // the part of the free space that this node may fill
+    trace_words_t filled;  // node data of earlier nodes
+    word_t trace_pad;
+    e2e_option_t e2e;
+    option_data_t e2e_data;
+    dex_option_t dex;
+    option_data_t dex_data;
+    option_t[OPTIONS_AFTER] after;
+}
+
+struct headers_t {
+    readout_request_t readout_request;
+    readout_t readout;
+    // Headers of a report. They precede the reported packet:
+    ethernet_t report_ethernet;
+    ipv4_t report_ipv4;
+    ports_t report_udp;
+    report_group_t report_group;
+    ioam_report_t report;
+    node_data_t report_data;
+    // The packet:
+    ethernet_t ethernet;
+    ipv6_t ipv6;
+    options_t options;
+    ipv6_t inner_ipv6;
+    ports_t ports;
+    // Headers that the switch inserts into `options`:
+    half_word_t lead;         // a PadN option of two bytes, which aligns the options that follow
+    node_data_t data;
+    free_space_t space;
+    e2e_data_t new_e2e;
+    word_t new_dex_flow;
+    word_t new_dex_sequence;
+    // Padding in place of IOAM options that were removed, if other options remain:
+    byte_t pad_1;
+    pad_n_t pad_n;
+    byte_t zero_1;
+    half_word_t zero_2;
+    word_t zero_4;
+    // Copies of the original headers. They are for the report, and are not emitted:
+    ipv6_t kept_ipv6;
+    options_t kept_options;
+    ipv6_t kept_inner_ipv6;
+}
+
+struct ioam_t {
+    // From the parser:
+    bit<1> is_whole;      // the options end where the hop-by-hop header ends
+    bit<1> trace_fits;    // the lengths in the trace option are consistent
+    bit<8> other_options; // number of options that are neither IOAM nor padding
+    bit<16> ioam_bytes;   // length of all IOAM options
+    bit<1> has_more_ioam; // there are IOAM options in `before` or `after`
+    // From ingress:
+    bit<8> hop_limit;     // as received
+    bit<1> from_outside;
+    bit<1> strips_foreign;
+    bit<1> ends_tunnel;
+    bit<1> is_stopped;
+    @field_list(CLONE_FIELDS)
+    bit<1> is_known;      // the namespace of the trace option is configured
+    bit<1> exports;       // the namespace of the DEX option is configured
+    @field_list(CLONE_FIELDS)
+    bit<32> namespace_data;
+    @field_list(CLONE_FIELDS)
+    bit<64> namespace_data_wide;
+    @field_list(CLONE_FIELDS)
+    bit<56> node_wide;
+    bit<64> offset_us;    // Unix time minus the time of this switch's clock
+    bit<16> namespace_id;
+    // Options that this switch inserts:
+    bit<1> inserts;
+    bit<1> has_trace;
+    bit<1> has_dex;
+    bit<8> trace_option;  // PREALLOCATED or INCREMENTAL
+    bit<8> trace_words;   // node data list of a new option; maximum growth for INCREMENTAL
+    bit<1> active;
+    bit<24> trace_type;
+    bit<16> e2e_type;
+    bit<8> dex_extensions;
+    bit<32> flow;
+    bit<1> has_tunnel;
+    bit<128> tunnel_src;
+    bit<128> tunnel_dst;
+    // From egress:
+    @field_list(CLONE_FIELDS)
+    bit<64> received_us;  // Unix time
+    @field_list(CLONE_FIELDS)
+    bit<24> report_type;  // IOAM-Trace-Type of the report
+    @field_list(CLONE_FIELDS)
+    bit<16> report_namespace;
+    @field_list(CLONE_FIELDS)
+    bit<8> report_option;
+    @field_list(CLONE_FIELDS)
+    bit<16> report_bytes;  // length of the packet in the report
+    @field_list(CLONE_FIELDS)
+    bit<22> report_number;
+    @field_list(CLONE_FIELDS)
+    bit<8> hop_limit_in_data;
+}
+
+struct metadata_t {
+    hop_t hop;
+    ioam_t ioam;
+    readout_values_t readout;
+}
+
+// Event counters of a switch.
+const bit<32> MALFORMED = 0;         // options or lengths that contradict each other; not processed
+const bit<32> FOREIGN_STRIPPED = 1;  // packets from outside of the domain, without their IOAM
+const bit<32> FOREIGN_DROPPED = 2;
+const bit<32> LEAK_DROPPED = 3;      // packets that would leave the domain with unreadable options
+const bit<32> UNKNOWN_NAMESPACE = 4;
+const bit<32> OVERFLOWED = 5;        // no space for node data; the O flag is set
+const bit<32> NO_ROOM = 6;           // packets that would exceed the MTU with IOAM
+const bit<32> NOT_POSSIBLE = 7;      // packets that already have hop-by-hop options
+const bit<32> TERMINATED = 8;        // active measurement packets that ended here
+const bit<32> IOAM_EVENTS = 9;
+
+bool has_ioam(in ioam_t ioam) {
+    return ioam.ioam_bytes != 0;
+}
+
+/* Returns whether Strip can remove the IOAM options of a packet. It cannot, if other options lie
+ * between IOAM options that switches do not process. */
+bool can_strip(in ioam_t ioam) {
+    return ioam.is_whole == 1 && (ioam.other_options == 0 || ioam.has_more_ioam == 0);
+}
+
+#endif

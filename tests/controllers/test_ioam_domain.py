@@ -1,0 +1,137 @@
+"""A domain of IOAM switches in virtual time, and invalid configurations."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scapy.layers.inet import UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from virtual_networks import virtually
+
+from collectors.ioam.options import E2EType, Trace, TraceFlag, TraceType
+from controllers.connection import connections
+from controllers.ioam.domain import REPORT_PORT, Domain, Namespace, configure, events
+from controllers.ioam.flows import DirectExportOption, IoamFlow, TraceOption
+from experiments.shared.ioam.hosts import FrameKeeper, NodeReport, ReportKeeper
+from telemark.errors import TestbedError
+from telemark.network import Network
+from telemark.session.run import Run
+from topologies.basic import Line
+
+PROGRAM = "p4src/ioam/ioam.p4"
+ADDRESSES = {"h1": "fd00::1", "h2": "fd00::2"}
+FIELDS = TraceType.HOP_NODE | TraceType.INTERFACES
+
+
+class LineWithCollector(Line):
+    """h1 - s1 - s2 - s3 - h2, and h3 at s3."""
+
+    def build(self) -> None:
+        super().build(3)
+        self.addLink("s3", self.addHost("h3"))
+
+
+def traced(
+    folder: Path, flow: IoamFlow, frames: int = 3, **options: Any
+) -> tuple[list[bytes], list[NodeReport], dict[str, dict[str, int]]]:
+    """Send frames through the domain; return received frames, reports, and nonzero events."""
+
+    async def main(run: Run) -> tuple[list[bytes], list[NodeReport], dict[str, dict[str, int]]]:
+        with Network(LineWithCollector(), run, program=PROGRAM) as net:
+            receiver = net.run_application("h2", FrameKeeper())
+            collector = net.run_application("h3", ReportKeeper(REPORT_PORT))
+            domain = Domain("h3", [flow], addresses=ADDRESSES, **options)
+            async with connections(net) as switches:
+                await configure(net, switches, domain)
+                sent = [frame(net, n) for n in range(frames)]
+                begin_ns = run.clock.now_ns()
+                net.send_frames("h1", [begin_ns + n for n in range(frames)], sent)
+                await run.clock.sleep_until(begin_ns + 10**9)
+                counts = {name: await events(switch) for name, switch in switches.items()}
+        assert receiver.result in ([], sent)
+        nonzero = {name: {event: n for event, n in each.items() if n}
+                   for name, each in counts.items()}  # fmt: skip
+        return receiver.result, collector.result, nonzero
+
+    result: tuple[list[bytes], list[NodeReport], dict[str, dict[str, int]]]
+    result = virtually(folder, main)
+    return result
+
+
+def frame(net: Network, label: int) -> bytes:
+    ip = IPv6(src="fd00::1", dst="fd00::2", fl=label)
+    return bytes(Ether(dst=net.host("h2").MAC(), src=net.host("h1").MAC()) / ip / UDP() / b"data")
+
+
+def test_a_flow_is_traced_from_edge_to_edge(tmp_path: Path) -> None:
+    flow = IoamFlow("fd00::1", "fd00::/64", 17, option=TraceOption(FIELDS, nodes=2),
+                    e2e=E2EType.SEQUENCE32, namespace=5)  # fmt: skip
+    received, reports, counts = traced(tmp_path, flow, namespaces=[Namespace(5)])
+    assert len(received) == 3
+    assert counts == {"s1": {}, "s2": {}, "s3": {}}
+    for number, report in enumerate(reports):
+        trace, e2e = report.options
+        assert isinstance(trace, Trace)
+        assert [node.node for node in (*trace.nodes, report.data)] == [1, 2, 3]
+        assert (report.node, report.sequence, report.label, e2e.sequence32) == (3, *[number] * 3)  # type: ignore[union-attr]
+
+
+def test_switches_that_do_not_know_the_namespace_add_nothing(tmp_path: Path) -> None:
+    flow = IoamFlow("fd00::1", "fd00::2", option=TraceOption(FIELDS, nodes=2), namespace=5)
+    received, reports, counts = traced(tmp_path, flow)
+    assert (len(received), reports) == (3, [])
+    assert counts == {name: {"unknown namespace": 3} for name in ("s1", "s2", "s3")}
+
+
+def test_each_switch_exports_directly_through_a_tunnel(tmp_path: Path) -> None:
+    flow = IoamFlow("fd00::1", "fd00::2", option=DirectExportOption(FIELDS), tunnel_to="s3")
+    received, reports, _ = traced(tmp_path, flow)
+    assert len(received) == 3
+    assert sorted((each.label, each.node, each.data.node) for each in reports) == [
+        (label, node, node) for label in range(3) for node in (1, 2, 3)
+    ]
+
+
+def test_a_domain_without_reports_of_its_edge(tmp_path: Path) -> None:
+    flow = IoamFlow("fd00::1", "fd00::2", option=TraceOption(FIELDS, nodes=2))
+    received, reports, _ = traced(tmp_path, flow, reports_edge=False)
+    assert (len(received), reports) == (3, [])
+
+
+def test_the_mtu_of_the_domain(tmp_path: Path) -> None:
+    flow = IoamFlow("fd00::1", "fd00::2", option=TraceOption(FIELDS, nodes=2))
+    _, reports, counts = traced(tmp_path, flow, mtu_bytes=80)
+    assert (reports, counts["s1"]) == ([], {"no room": 3})
+
+
+def test_active_packets_do_not_reach_the_host(tmp_path: Path) -> None:
+    option = TraceOption(FIELDS, nodes=2, is_active=True)
+    flow = IoamFlow("fd00::1", "fd00::2", option=option)
+    received, reports, counts = traced(tmp_path, flow)
+    assert (received, counts["s3"]) == ([], {"terminated": 3})
+    assert [each.options[0].flags for each in reports] == [TraceFlag.ACTIVE] * 3  # type: ignore[union-attr]
+
+
+def test_a_flow_that_enters_nowhere_is_refused(tmp_path: Path) -> None:
+    flow = IoamFlow("fd00:9::1", "fd00::2", option=TraceOption(FIELDS, nodes=2))
+    with pytest.raises(TestbedError, match=r"no host .* set `sources`"):
+        traced(tmp_path, flow)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"src_addr": "10.0.0.1", "dst_addr": "10.0.0.2"}, "expected IPv6"),
+        ({"share": 0.0}, "share 0.0"),
+        ({"namespace": 1 << 16}, "namespace 65536"),
+        ({"option": None}, "set `option` or `e2e`"),
+        ({"option": TraceOption(FIELDS, nodes=31)}, "31 nodes need 62 words"),
+        ({"option": TraceOption(TraceType(1 << 24), nodes=1)}, "expected 24 bits"),
+        ({"option": DirectExportOption(TraceType(1 << 24))}, "expected 24 bits"),
+    ],
+)
+def test_invalid_flows_are_refused(options: dict[str, Any], problem: str) -> None:
+    valid = {"src_addr": "fd00::1", "dst_addr": "fd00::2", "option": TraceOption(FIELDS, nodes=2)}
+    with pytest.raises(ValueError, match=problem):
+        IoamFlow(**{**valid, **options})

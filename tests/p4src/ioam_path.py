@@ -1,0 +1,197 @@
+"""IOAM switches in this process. Tests send frames at chosen times through several switches."""
+
+import functools
+import random
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+
+import subject
+from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
+from simple_switch import Twins
+
+from collectors.ioam.options import (
+    NodeData,
+    Option,
+    OptionType,
+    Report,
+    Trace,
+    TraceType,
+    node_words,
+    options_header,
+    parse_options,
+)
+from minip4.engine.engine import Engine
+from minip4.engine.keys import Exact, Lpm, Ternary
+
+PROGRAM = Path(__file__).parents[2] / "p4src" / "ioam" / "ioam.p4"
+HOST_MAC, COLLECTOR_MAC, ROUTER_MAC = 0x020000000002, 0x020000000063, 0x02000000AA00
+COLLECTOR, SWITCH_ADDR = "10.0.9.9", "10.0.9.1"
+REPORT_PORT = 32766
+IN, OUT, TO_COLLECTOR, CPU_PORT = 1, 2, 3, 255
+SESSION = 500
+ALL = 0xFFFFFFFF  # sampling of all packets
+NAMESPACE = 123
+SHORT = TraceType.HOP_NODE | TraceType.INTERFACES  # two words
+TIMES = TraceType.SECONDS | TraceType.FRACTION | TraceType.TRANSIT_DELAY
+ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
+EVENTS = ("malformed", "foreign stripped", "foreign dropped", "leak dropped", "unknown namespace",
+          "overflowed", "no room", "not possible", "terminated")  # fmt: skip
+WATCH, PACKET = "IoamIngress.watch", "IoamEgress.packet"
+STRIP_FOREIGN, DROP_FOREIGN = "strip_foreign", "drop_foreign"
+TUNNEL = ("fd00:e::1", "fd00:e::2")
+NODE_WIDE, DATA, DATA_WIDE = 0x0102_0304_0506, 0xDADA0000, 0xDADA0001_DADA0002
+
+
+@functools.cache
+def _switch() -> Engine | Twins:
+    return subject.switch(PROGRAM, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
+
+
+class Switch:
+    """An IOAM switch. Frames arrive at port 1 and leave by port 2. Reports leave by port 3.
+
+    `border` is the treatment of IOAM from outside at port 1; `leaving` says that port 2 leads out
+    of the domain. The collector gets reports of packets that leave.
+    """
+
+    def __init__(
+        self, node: int, *, border: str = "", leaving: bool = False, mtu: int = 1500,
+        offset_us: int = 0, namespaces: Sequence[int] = (0, NAMESPACE), routed: bool = False,
+    ) -> None:  # fmt: skip
+        self.engine = _switch().another()
+        add, set_default = self.engine.table_add, self.engine.table_set_default
+        forward = "IoamIngress.forward"
+        if routed:
+            add(f"{forward}.routes", [Lpm(0, 0)], f"{forward}.send", [HOST_MAC, OUT])
+        else:
+            add(f"{forward}.forwarding", [Exact(HOST_MAC)], f"{forward}.forward", [OUT])
+        set_default(f"{WATCH}.node", f"{WATCH}.set_node", [node, NODE_WIDE + node, offset_us])
+        for namespace in namespaces:
+            data = [DATA + node, DATA_WIDE + node]
+            add(f"{WATCH}.namespaces", [Exact(namespace)], f"{WATCH}.join", data)
+            add(f"{WATCH}.export_namespaces", [Exact(namespace)], f"{WATCH}.join_export", data)
+        if border:
+            add(f"{WATCH}.border.borders", [Exact(IN)], f"{WATCH}.border.{border}", [])
+        if leaving:
+            add(f"{PACKET}.ports", [Exact(OUT)], f"{PACKET}.leave_domain", [1])
+        else:
+            add(f"{PACKET}.ports", [Exact(OUT)], f"{PACKET}.stay_inside", [mtu])
+        collector = int(IPv4Address(COLLECTOR))
+        set_default("IoamEgress.write_report.collector", "IoamEgress.write_report.send_report",
+                    [0x02000000FF00 + node, COLLECTOR_MAC, int(IPv4Address(SWITCH_ADDR)),
+                     collector, REPORT_PORT])  # fmt: skip
+        self.engine.mirror_set(SESSION, [(TO_COLLECTOR, 0)])
+
+    def insert(self, action: str, params: Sequence[int], flow: int = 7) -> None:
+        """Insert options into all packets without IOAM; the flow has a number."""
+        self.engine.table_add(f"{WATCH}.flows", [Ternary(0, 0)] * 5, f"{WATCH}.{action}",
+                              [flow, NAMESPACE, *map(int, params)], 1)  # fmt: skip
+
+    def insert_trace(
+        self, trace_type: int, nodes: int = 3, *, incremental: bool = False, active: bool = False,
+        e2e: int = 0, words: int | None = None, sampling: int = ALL,
+    ) -> None:  # fmt: skip
+        own = node_words(trace_type) + bool(trace_type & TraceType.OPAQUE)
+        words = nodes * own if words is None else words
+        self.insert("insert_trace", [trace_type, incremental, words, active, e2e, sampling])
+
+    def insert_dex(self, trace_type: int, extensions: int = 0, e2e: int = 0) -> None:
+        self.insert("insert_direct_export", [trace_type, extensions, e2e, ALL])
+
+    def begin_tunnel(self, flow: int = 7) -> None:
+        src, dst = (int(IPv6Address(each)) for each in TUNNEL)
+        self.engine.table_add(f"{WATCH}.tunnels", [Exact(flow)], f"{WATCH}.encapsulate", [src, dst])
+
+    def end_tunnel(self) -> None:
+        self.engine.table_add(f"{WATCH}.tunnel_ends", [Exact(int(IPv6Address(TUNNEL[1])))],
+                              f"{WATCH}.end_tunnel", [])  # fmt: skip
+
+    def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
+        """Return port and content of all frames that the switch sends for this frame, in order."""
+        return sorted(self.engine.process(port, frame, 1000 * time_us))
+
+    def pass_on(self, frame: bytes, time_us: int = 0) -> bytes:
+        """Return the forwarded frame. Assert that the switch sends nothing else."""
+        ((port, out),) = self.send(frame, time_us)
+        assert port == OUT
+        return out
+
+    def report(self, frame: bytes, time_us: int = 0) -> tuple[bytes, Report]:
+        """Return the forwarded frame, and its report. Assert that the switch sends nothing else."""
+        (port, out), (to_collector, report) = self.send(frame, time_us)
+        assert (port, to_collector) == (OUT, TO_COLLECTOR)
+        return out, parse_report(report)
+
+    def events(self) -> dict[str, int]:
+        """Return the nonzero event counters of the switch."""
+        counters = (f"{WATCH}.border.arriving_events", f"{WATCH}.namespace_events",
+                    f"{PACKET}.departing_events")  # fmt: skip
+        sums = [sum(self.engine.counter_read(name, i)[0] for name in counters)
+                for i in range(len(EVENTS))]  # fmt: skip
+        return {name: count for name, count in zip(EVENTS, sums, strict=True) if count}
+
+
+def parse_report(frame: bytes) -> Report:
+    """Parse the frame of a report. Assert that its headers are correct."""
+    packet = Ether(frame)
+    assert packet.dst == "02:00:00:00:00:63"
+    assert (packet[IP].src, packet[IP].dst, packet[IP].flags) == (SWITCH_ADDR, COLLECTOR, "DF")
+    assert (packet[UDP].dport, packet[UDP].chksum) == (REPORT_PORT, 0)
+    assert packet[IP].len == len(frame) - 14 == packet[UDP].len + 20
+    again = packet[IP].copy()
+    del again.chksum
+    assert IP(bytes(again)).chksum == packet[IP].chksum
+    body = frame[42:]
+    head = int.from_bytes(body[:4], "big")
+    trace_type = int.from_bytes(body[16:19], "big")
+    data, size = NodeData.decode(trace_type, body[20:])
+    report = Report(
+        node=int.from_bytes(body[4:8], "big"), sequence=head & 0x3FFFFF, hw_id=head >> 22 & 0x3F,
+        namespace=int.from_bytes(body[12:14], "big"), option_type=OptionType(body[15]),
+        trace_type=trace_type, data=data, packet=body[20 + size :],
+    )  # fmt: skip
+    assert report.encode() == body
+    return report
+
+
+def udp(
+    payload: bytes = b"payload of a packet!", *, header: bytes = b"", hlim: int = 64,
+    chksum: int = 0xBEEF,
+) -> bytes:  # fmt: skip
+    """Return an IPv6 UDP frame. `header` is a hop-by-hop header with next header 17."""
+    segment = bytes(UDP(sport=4000, dport=5000, chksum=chksum) / Raw(payload))
+    ip = IPv6(src="fd00::1", dst="fd00::2", tc=0xB8, fl=0x12345, hlim=hlim,
+              nh=0 if header else 17, plen=len(header) + len(segment))  # fmt: skip
+    return bytes(ETHER)[:12] + b"\x86\xdd" + bytes(ip) + header + segment
+
+
+def with_options(*options: Option) -> bytes:
+    """Return a UDP frame with these IOAM options."""
+    return udp(header=options_header(options, 17))
+
+
+def options_of(frame: bytes) -> list[Option]:
+    """Return the IOAM options of a frame. Assert that its lengths are correct."""
+    packet = frame[14:]
+    assert int.from_bytes(packet[4:6], "big") == len(packet) - 40
+    assert packet[6] == 0
+    return parse_options(packet[40:])[1]
+
+
+def trace_of(frame: bytes) -> Trace:
+    """Return the trace option of a frame."""
+    (trace,) = (each for each in options_of(frame) if isinstance(each, Trace))
+    return trace
+
+
+def damaged(frame: bytes, rng: random.Random) -> bytes:
+    """Return the frame with some changed bytes in its hop-by-hop header; some frames are cut."""
+    data = bytearray(frame)
+    for _ in range(rng.randrange(1, 6)):
+        at = rng.randrange(54, 54 + (frame[55] + 1) * 8)
+        data[at] = rng.choice((0, 1, 0x31, 0xFF, rng.randrange(256)))
+    return bytes(data[: rng.choice((len(data), len(data), rng.randrange(54, len(data))))])
