@@ -64,7 +64,7 @@ def measure_path(record: SessionRecord) -> PathMeasurement:
     times = ("sent_ns", "reflector_received_ns", "reflector_sent_ns", "received_ns")
     t1, t2, t3, t4 = (replies[name] for name in times)
     in_order = np.maximum.accumulate(arrived["sequence"][np.sort(first)])
-    forward, backward, unlocated = _locate_losses(record, replies)
+    forward, backward, unlocated = _locate_losses(record)
     return PathMeasurement(
         sent=len(record.sent_ns),
         answered=len(replies),
@@ -81,21 +81,23 @@ def measure_path(record: SessionRecord) -> PathMeasurement:
     )
 
 
-def _locate_losses(record: SessionRecord, replies: NDArray[np.void]) -> tuple[int, int, int]:
+def _locate_losses(record: SessionRecord) -> tuple[int, int, int]:
     """Return the numbers of losses forward, backward, and at an unknown place.
 
     A stateful reflector numbers the test packets that it receives. The highest number among the
-    replies is the number of test packets that had arrived; the rest of those sent until then is
-    lost. What follows the last reply cannot be located.
+    replies is the number of test packets that had arrived; numbers without a reply are lost
+    replies. The other unanswered test packets up to the last reply are lost test packets. What
+    follows the last reply cannot be located.
     """
-    lost = len(record.sent_ns) - len(replies)
-    if not (record.stateful_reflector and len(replies)):
+    answered = len(np.unique(record.replies["sequence"]))
+    lost = len(record.sent_ns) - answered
+    if not (record.stateful_reflector and answered):
         return 0, 0, lost
-    sent = int(replies["sequence"].max()) + 1
-    reflected = int(replies["reflector_sequence"].max()) + 1
+    sent = int(record.replies["sequence"].max()) + 1
+    numbers = np.unique(record.replies["reflector_sequence"])
     # The limits matter only if packets overtook the last answered one or were duplicated.
-    backward = min(reflected - len(replies), lost)
-    forward = min(max(sent - reflected, 0), lost - backward)
+    backward = min(int(numbers[-1]) + 1 - len(numbers), lost)
+    forward = max(sent - answered - backward, 0)
     return forward, backward, lost - forward - backward
 
 
@@ -105,15 +107,20 @@ def measure_direct_loss(record: SessionRecord) -> tuple[int, int]:
     The session needs the Direct Measurement TLV and a stateful reflector. Raises TestbedError if
     no reply contains the counters.
     """
-    for number in reversed(range(len(record.tlvs))):
-        for tlv in record.tlvs[number]:
-            if tlv.type == TlvType.DIRECT_MEASUREMENT and not tlv.flags:
-                counters = read_direct_measurement(tlv.value)
-                forward = counters.sender_transmitted - counters.reflector_received
-                return forward, counters.reflector_transmitted - (number + 1)
-    raise TestbedError(
-        "direct loss: no reply with counters; add direct_measurement() to the sender's tlvs"
-    )
+    found = np.array([
+        (*read_direct_measurement(tlv.value), reply["reflector_sequence"])
+        for reply, tlvs in zip(record.replies, record.tlvs, strict=False)
+        for tlv in tlvs
+        if tlv.type == TlvType.DIRECT_MEASUREMENT and not tlv.flags
+    ])  # fmt: skip
+    if not len(found):
+        raise TestbedError(
+            "direct loss: no reply with counters; add direct_measurement() to the sender's tlvs"
+        )
+    # the maxima, because the last reply to arrive need not be the last one sent
+    transmitted, received, replied, number = (int(each) for each in found.max(axis=0))
+    arrived = np.unique(record.replies["reflector_sequence"])
+    return transmitted - received, replied - int((arrived <= number).sum())
 
 
 def summarize(delays_ns: NDArray[np.int64]) -> DelayStatistics | None:

@@ -1,5 +1,7 @@
 """Loss and delay computed from records of STAMP sessions."""
 
+import dataclasses
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 from telemark.apps.stamp.sender import REPLY, SessionRecord
 from telemark.apps.stamp.statistics import measure_direct_loss, measure_path, summarize
+from telemark.apps.stamp.tlvs import Tlv, TlvType
 from telemark.errors import TestbedError
 
 
@@ -43,6 +46,8 @@ def test_delays_do_not_contain_the_time_in_the_reflector() -> None:
         (4, [], 0, 0, 4),
         (3, [(0, 0), (2, 1), (1, 2)], 0, 0, 0),  # 2 overtook 1
         (4, [(0, 0), (2, 2)], 0, 1, 1),
+        (3, [(0, 0), (0, 1), (2, 2)], 1, 0, 0),  # 0 arrived twice, and 1 did not arrive
+        (3, [(0, 0), (2, 2), (2, 2)], 0, 1, 0),  # the last reply arrived twice
         (3, [(1, 2)], 0, 2, 0),  # 2 overtook 1, and the replies to 0 and 2 were lost
     ],
 )
@@ -91,3 +96,23 @@ def test_one_delay_has_no_jitter() -> None:
 def test_direct_loss_needs_counters() -> None:
     with pytest.raises(TestbedError, match="direct loss: no reply with counters"):
         measure_direct_loss(record(1, [(0, 0)]))
+
+
+@pytest.mark.parametrize(
+    ("replies", "forward", "backward"),
+    [
+        ([(0, 0), (1, 1), (2, 2)], 0, 0),
+        ([(0, 0), (3, 1)], 2, 0),
+        ([(0, 0), (3, 3)], 0, 2),
+        ([(0, 0), (2, 2), (1, 1)], 0, 0),  # a reply overtook another one
+        ([(0, 0), (2, 1), (1, 2)], 0, 0),  # a test packet overtook another one
+        ([(0, 0), (1, 1), (1, 1)], 0, 0),  # a reply arrived twice
+    ],
+)
+def test_direct_loss_is_that_of_the_counters(
+    replies: list[tuple[int, int]], forward: int, backward: int
+) -> None:
+    counters = [(sequence + 1, number + 1, number + 1) for sequence, number in replies]
+    tlvs = [[Tlv(TlvType.DIRECT_MEASUREMENT, struct.pack("!III", *c), 0)] for c in counters]
+    session = dataclasses.replace(record(4, replies), tlvs=tlvs)
+    assert measure_direct_loss(session) == (forward, backward)
