@@ -97,6 +97,8 @@ class Observed:
 
 def extra_padding(length: int) -> Tlv:
     """Return an Extra Padding TLV with a pseudo-random value that depends on the length only."""
+    if not 0 <= length <= 0xFFFF:
+        raise TestbedError(f"extra_padding: length {length}: expected 0 to 65535")
     return Tlv(TlvType.EXTRA_PADDING, random.Random(length).randbytes(length))
 
 
@@ -127,7 +129,12 @@ def direct_measurement() -> Tlv:
 
 def access_report(access_id: int, return_code: int) -> Tlv:
     """Return an Access Report TLV, which reflectors acknowledge by returning it."""
-    return Tlv(TlvType.ACCESS_REPORT, bytes([access_id << 4 & 0xF0, return_code & 0xFF, 0, 0]))
+    if not (0 <= access_id <= 15 and 0 <= return_code <= 255):
+        raise TestbedError(
+            f"access_report: access_id {access_id}, return_code {return_code}: expected 0 to 15, "
+            "and 0 to 255"
+        )
+    return Tlv(TlvType.ACCESS_REPORT, bytes([access_id << 4, return_code, 0, 0]))
 
 
 def follow_up_telemetry() -> Tlv:
@@ -221,7 +228,8 @@ def reflect_tlvs(
 ) -> tuple[bytes, int]:
     """Return the TLVs of the reply, which have the same length, and the DSCP of the reply.
 
-    `sequence` is that of the test packet. TLVs whose integrity check failed are only marked.
+    `sequence` is that of the test packet. TLVs whose integrity check failed are only marked. TLVs
+    after a malformed one are copied; in an authenticated session, the HMAC of the reply is right.
     """
     tlvs, rest = split_tlvs(data)
     if len(rest) >= HEADER.size:
@@ -231,8 +239,11 @@ def reflect_tlvs(
             [tlv._replace(flags=INTEGRITY_FAILED) for tlv in tlvs]
         ) + rest, observed.dscp
     dscp = observed.dscp
-    replies = []
+    replies: list[Tlv] = []
     for tlv in tlvs:
+        if replies and replies[-1].flags & MALFORMED:  # RFC 8972 section 4: copy the rest
+            replies += tlvs[len(replies) :]
+            break
         replies.append(_answer(tlv, key, observed))
         if tlv.type == TlvType.CLASS_OF_SERVICE and not replies[-1].flags:
             dscp = read_class_of_service(tlv.value).reply_dscp

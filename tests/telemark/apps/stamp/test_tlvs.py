@@ -1,12 +1,14 @@
 """TLVs of STAMP packets and the answers of reflectors."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 from scapy.contrib.stamp import STAMPTestTLV
 
 from telemark.apps.stamp import tlvs
 from telemark.apps.stamp.tlvs import FollowUp, Observed, Tlv, TlvType
+from telemark.errors import TestbedError
 
 KEY = b"a secret"
 OBSERVED = Observed(("10.0.0.1", 5000), ("10.0.0.2", 862), dscp=10, ecn=3, packets=7,
@@ -88,15 +90,41 @@ def test_unknown_types_are_returned_and_marked(type_: int) -> None:
 @pytest.mark.parametrize("length", [0, 3, 5, 13, 17])
 def test_wrong_lengths_are_marked_as_malformed(type_: int, length: int) -> None:
     sent = Tlv(type_, bytes(length))
-    assert reflect(sent, tlvs.extra_padding(2)) == [
-        sent._replace(flags=tlvs.MALFORMED), tlvs.extra_padding(2)._replace(flags=0)
+    assert reflect(tlvs.extra_padding(2), sent) == [
+        tlvs.extra_padding(2)._replace(flags=0), sent._replace(flags=tlvs.MALFORMED)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("key", [None, KEY])
+def test_tlvs_after_a_malformed_one_are_copied(key: bytes | None) -> None:
+    """RFC 8972, section 4."""
+    malformed, after = Tlv(TlvType.ACCESS_REPORT, bytes(3)), tlvs.class_of_service(34)
+    data = tlvs.pack_tlvs(tlvs.seal([malformed, after], 3, key))
+    answer, dscp = tlvs.reflect_tlvs(data, 3, 9, key, OBSERVED)
+    found, _ = tlvs.split_tlvs(answer)
+    assert found[:2] == [malformed._replace(flags=tlvs.MALFORMED), after]
+    assert tlvs.is_intact(found, 9, key)
+    assert dscp == OBSERVED.dscp
 
 
 def test_a_tlv_longer_than_the_packet_is_malformed() -> None:
     data = tlvs.pack_tlvs([tlvs.access_report(1, 2)]) + b"\x80\x01\x00\x09only"
     answer, _ = tlvs.reflect_tlvs(data, 0, 0, None, OBSERVED)
     assert answer == b"\0" + data[1:8] + bytes([tlvs.MALFORMED]) + data[9:]
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: tlvs.access_report(16, 0), "access_id 16"),
+        (lambda: tlvs.access_report(1, 256), "return_code 256"),
+        (lambda: tlvs.extra_padding(-1), "length -1: expected 0 to 65535"),
+        (lambda: tlvs.class_of_service(64), "reply_dscp 64: expected 0 to 63"),
+    ],
+)
+def test_values_out_of_range_are_refused(make: Callable[[], Tlv], why: str) -> None:
+    with pytest.raises(TestbedError, match=why):
+        make()
 
 
 # --- integrity -----------------------------------------------------------------------------------
