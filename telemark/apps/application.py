@@ -97,10 +97,7 @@ class UdpPort:
         if len(payload) > limit:
             raise TestbedError(f"payload of {len(payload)} bytes: expected at most {limit}")
         _check_address(self._host, address)
-        _check("UDP port", port, 1, 0xFFFF)
-        _check("dscp", dscp, 0, 63)
-        _check("ecn", ecn, 0, 3)
-        _check("ttl", ttl, 1, 255)
+        check_header(port, dscp, ecn, ttl)
         self._socket.send(payload, address, port, dscp << 2 | ecn, ttl)
         self._host.sent += 1
 
@@ -123,7 +120,7 @@ class IcmpPort:
                 f"ICMP message of {len(message)} bytes: expected {ICMP_BYTES} to {limit}"
             )
         _check_address(self._host, address)
-        _check("ttl", ttl, 1, 255)
+        check_range("ttl", ttl, 1, 255)
         self._socket.send(message, address, ttl)
         self._host.sent += 1
 
@@ -206,7 +203,7 @@ class Host(ABC):
         reduces the number of calls in virtual time, and the number of wake-ups in real time. Raises
         TestbedError if the port is in use.
         """
-        _check("UDP port", port, 1, 0xFFFF)
+        check_range("UDP port", port, 1, 0xFFFF)
         socket = self._open_udp(port)
         self.receivers.append(Receiver(self, socket, Datagrams, on_datagrams, hold_us))
         return UdpPort(self, socket)
@@ -215,8 +212,8 @@ class Host(ABC):
         """Send and receive ICMP messages; `on_messages` is called with batches of messages.
 
         The payload of each message is its ICMP header and data. Echo requests are not delivered,
-        because the host responds to them. Raises TestbedError if another application of the host
-        receives ICMP messages.
+        because the host responds to them. In real time, each application of the host receives all
+        messages. In virtual time, raises TestbedError if another application receives them.
         """
         socket = self._open_icmp()
         self.receivers.append(Receiver(self, socket, Datagrams, on_messages, 0))
@@ -338,6 +335,15 @@ def _check_address(host: Host, address: str) -> None:
         raise TestbedError(f"address {address}: no host of the network has this address")
 
 
-def _check(what: str, value: int, low: int, high: int) -> None:
+def check_header(port: int, dscp: int, ecn: int, ttl: int) -> None:
+    """Raise TestbedError for values that the headers of a datagram cannot have."""
+    check_range("UDP port", port, 1, 0xFFFF)
+    check_range("dscp", dscp, 0, 63)
+    check_range("ecn", ecn, 0, 3)
+    check_range("ttl", ttl, 1, 255)
+
+
+def check_range(what: str, value: int, low: int, high: int) -> None:
+    """Raise TestbedError for a value out of range."""
     if not low <= value <= high:
         raise TestbedError(f"{what} {value}: expected {low} to {high}")

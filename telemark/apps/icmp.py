@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from telemark.apps.application import Application, Host
+from telemark.apps.application import Application, Host, check_range
 from telemark.apps.headers import internet_checksum
 from telemark.errors import TestbedError
-from telemark.topology.links import IPV4_BYTES
+from telemark.topology.links import IPV4_BYTES, LARGEST_MTU
 from telemark.traffic.received import Datagram, Datagrams
 
 ECHO_REPLY, ECHO_REQUEST, TIME_EXCEEDED = 0, 8, 11
@@ -47,7 +47,8 @@ class Ping(Application):
     """Sends `count` echo requests, one per `interval_us`, and records the replies.
 
     The first request leaves at `start_ns` of the common clock, or one interval after the start of
-    the application. Raises TestbedError for invalid parameters.
+    the application. In real time, applications of a host that send echo requests need different
+    identifiers. Raises TestbedError for invalid parameters.
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class Ping(Application):
                 f"ping: count {count}, interval_us {interval_us:g}: expected 1 to 65536 requests, "
                 "and an interval above 0"
             )
+        check_range("ping: identifier", identifier, 0, 0xFFFF)
+        check_range("ping: payload_bytes", payload_bytes, 0, LARGEST_MTU)
         self._destination = destination
         self._count = count
         self._interval_ns = interval_us * 1000
@@ -97,6 +100,8 @@ class Ping(Application):
             found = answered_request(message)
             if found is None or message.payload[0] != ECHO_REPLY:
                 continue
+            if message.address != self._destination:
+                continue
             identifier, sequence = found
             if identifier == self._identifier and sequence < len(self._sent_ns):
                 times = self._sent_ns[sequence], message.time_ns
@@ -130,6 +135,7 @@ class Traceroute(Application):
             raise TestbedError(
                 f"traceroute: max_hops {max_hops}, probes {probes}: expected 1 to 255"
             )
+        check_range("traceroute: identifier", identifier, 0, 0xFFFF)
         self._destination = destination
         self._probes = probes
         self._interval_ns = interval_us * 1000
@@ -185,6 +191,8 @@ class Traceroute(Application):
                 continue
             delay_ns = message.time_ns - self._sent_ns[found[1]]
             is_destination = message.payload[0] == ECHO_REPLY
+            if is_destination and message.address != self._destination:
+                continue
             self._answers.setdefault(found[1], (message.address, delay_ns, is_destination))
 
 

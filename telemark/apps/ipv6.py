@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv6Address
 
-from telemark.apps.application import FramePort, Host
+from telemark.apps.application import FramePort, Host, check_header, check_range
 from telemark.apps.headers import internet_checksum
 from telemark.errors import TestbedError
 from telemark.topology.links import ETHERNET_BYTES
@@ -29,10 +29,12 @@ class Ipv6Host:
 
     def __post_init__(self) -> None:
         for address in (self.address, *self.macs):
-            if str(IPv6Address(address)) != address:
-                raise TestbedError(
-                    f"IPv6 address {address}: expected its short form {IPv6Address(address)}"
-                )
+            try:
+                short = str(IPv6Address(address))
+            except ValueError as error:
+                raise TestbedError(f"IPv6 address: {error}") from None
+            if short != address:
+                raise TestbedError(f"IPv6 address {address}: expected its short form {short}")
 
 
 class Ipv6Port:
@@ -42,6 +44,7 @@ class Ipv6Port:
         self, host: Host, local: Ipv6Host, port: int,
         on_datagrams: Callable[[list[Datagram]], None],
     ) -> None:  # fmt: skip
+        check_range("UDP port", port, 1, 0xFFFF)
         self._mac = _packed(host.mac)
         self._address = IPv6Address(local.address).packed
         self._macs = local.macs
@@ -52,9 +55,10 @@ class Ipv6Port:
     def send(
         self, payload: bytes, address: str, port: int, *, dscp: int = 0, ecn: int = 0, ttl: int = 64
     ) -> None:
-        """Send a datagram immediately. Raises TestbedError for an address without MAC address."""
+        """Send a datagram immediately. Raises TestbedError."""
         if address not in self._macs:
             raise TestbedError(f"address {address}: no MAC address; add it to Ipv6Host.macs")
+        check_header(port, dscp, ecn, ttl)
         length = UDP.size + len(payload)
         addresses = self._address + IPv6Address(address).packed
         datagram = UDP.pack(self._number, port, length, 0) + payload

@@ -2,6 +2,7 @@
 
 import enum
 import hmac
+import math
 import struct
 from typing import NamedTuple, TypeVar
 
@@ -147,7 +148,12 @@ def decode_timestamp(timestamp: int, error_estimate: int) -> int:
     return decode_error(error_estimate).format.decode(timestamp)
 
 
-def check_key(key: bytes | None) -> None:
-    """Raise TestbedError for an empty key, because anybody could compute its HMAC."""
+def check_parameters(key: bytes | None, error_ns: float) -> None:
+    """Raise TestbedError for an empty key, or for an error that is not a number from 0.
+
+    Anybody could compute the HMAC of an empty key.
+    """
     if key is not None and not key:
         raise TestbedError("STAMP: key is empty; use secret bytes, or None for no authentication")
+    if not 0 <= error_ns < math.inf:
+        raise TestbedError(f"STAMP: error_ns {error_ns:g}: expected a number from 0")

@@ -15,8 +15,8 @@ from telemark.apps.stamp.packets import (
     SenderPacket,
     TimestampFormat,
     base_size,
-    check_key,
     check_packet,
+    check_parameters,
     encode_error,
     pack,
     unpack,
@@ -60,7 +60,7 @@ class StampReflector(Application):
         timestamps: TimestampFormat = TimestampFormat.NTP, error_ns: float = 1.0,
         ipv6: Ipv6Host | None = None,
     ) -> None:  # fmt: skip
-        check_key(key)
+        check_parameters(key, error_ns)
         self._listening_port = port
         self._stateful = stateful
         self._key = key

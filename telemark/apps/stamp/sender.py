@@ -19,8 +19,8 @@ from telemark.apps.stamp.packets import (
     SenderPacket,
     TimestampFormat,
     base_size,
-    check_key,
     check_packet,
+    check_parameters,
     decode_error,
     decode_timestamp,
     encode_error,
@@ -86,7 +86,7 @@ class StampSender(Application):
         timestamps: TimestampFormat = TimestampFormat.NTP, error_ns: float = 1.0,
         ipv6: Ipv6Host | None = None,
     ) -> None:  # fmt: skip
-        check_key(key)
+        check_parameters(key, error_ns)
         if not (1 <= count <= 2**32 and interval_us > 0):
             raise TestbedError(
                 f"STAMP sender: count {count}, interval_us {interval_us:g}: expected 1 to 2**32 "

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,36 @@ def test_a_host_has_one_application_for_icmp_in_virtual_time(tmp_path: Path) -> 
 def test_ping_rejects_invalid_parameters(wrong: dict[str, Any]) -> None:
     with pytest.raises(TestbedError, match="ping: count"):
         Ping("10.0.0.2", **{"count": 1, "interval_us": 1.0} | wrong)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: Ping("10.0.0.2", count=1, interval_us=1, identifier=65536), "identifier 65536"),
+        (lambda: Ping("10.0.0.2", count=1, interval_us=1, payload_bytes=-1), "payload_bytes -1"),
+        (lambda: Traceroute("10.0.0.2", identifier=-1), "traceroute: identifier -1"),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused(make: Callable[[], object], why: str) -> None:
+    with pytest.raises(TestbedError, match=why):
+        make()
+
+
+def test_replies_of_other_hosts_are_ignored() -> None:
+    """In real time, the applications of a host receive each other's replies."""
+    reply = bytes(ICMP(type="echo-reply", id=7, seq=0))
+    applications: list[Any] = [
+        Ping("10.0.0.2", count=1, interval_us=1, identifier=7), Traceroute("10.0.0.2", identifier=7)
+    ]  # fmt: skip
+    for application in applications:
+        application._sent_ns.append(0)
+        application._take([received(reply)])
+    assert applications[0].result().lost == 1
+    assert applications[1].result() == [Hop(1, [], [], False)]
+    for application in applications:
+        application._take([received(reply)._replace(address="10.0.0.2")])
+    assert applications[0].result().lost == 0
+    assert applications[1].result() == [Hop(1, ["10.0.0.2"], [0], True)]
 
 
 def test_traceroute_stops_after_the_destination_has_answered(tmp_path: Path) -> None:

@@ -85,3 +85,28 @@ def test_unknown_destinations_and_long_forms_are_refused() -> None:
         port.send(b"", "2001:db8::3", 1)
     with pytest.raises(TestbedError, match="expected its short form 2001:db8::1"):
         Ipv6Host("2001:db8:0::1", {})
+
+
+@pytest.mark.parametrize(
+    ("port", "marks", "why"),
+    [
+        (0, {}, "UDP port 0"), (65536, {}, "UDP port 65536"), (1, {"dscp": 64}, "dscp 64"),
+        (1, {"ecn": 4}, "ecn 4"), (1, {"ttl": 256}, "ttl 256"),
+    ],
+)  # fmt: skip
+def test_values_that_headers_cannot_have_are_refused(
+    port: int, marks: dict[str, int], why: str
+) -> None:
+    _, opened_port, _ = opened()
+    with pytest.raises(TestbedError, match=why):
+        opened_port.send(b"", B, port, **marks)
+
+
+def test_a_port_out_of_range_is_refused() -> None:
+    with pytest.raises(TestbedError, match="UDP port 65536: expected 1 to 65535"):
+        Ipv6Port(FakeHost(), Ipv6Host(A, {}), 65536, print)  # type: ignore[arg-type]
+
+
+def test_text_that_is_no_address_is_refused() -> None:
+    with pytest.raises(TestbedError, match="IPv6 address: "):
+        Ipv6Host("10.0.0.1", {})

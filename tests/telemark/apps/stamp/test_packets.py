@@ -133,6 +133,11 @@ def test_error_estimates_are_rounded_up(error_ns: float) -> None:
             "count 1, interval_us 0: expected",
         ),
         (lambda: StampSender("10.0.0.2", count=1, interval_us=1, ssid=0), "ssid 0: expected 1 to"),
+        (lambda: StampReflector(error_ns=float("inf")), "error_ns inf: expected a number from 0"),
+        (
+            lambda: StampSender("10.0.0.2", count=1, interval_us=1, error_ns=float("nan")),
+            "error_ns nan: expected a number from 0",
+        ),
         (lambda: class_of_service(64), "reply_dscp 64: expected 0 to 63"),
     ],
 )
