@@ -54,9 +54,11 @@ def run(options: argparse.Namespace) -> int:
         connection = Connection(options.switch, options.device_id)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (OSError, ValueError, SyntaxError, BfrtError) as error:
-        print(f"telemark: error: {error}; expected a Python script and a running switch",
-              file=sys.stderr)  # fmt: skip
+    except BfrtError as error:
+        print(f"telemark: error: {error}", file=sys.stderr)
+        return cli.UNUSABLE
+    except (OSError, ValueError, SyntaxError) as error:
+        print(f"telemark: error: {error}; expected a Python script", file=sys.stderr)
         return cli.UNUSABLE
     try:
         return run_script(code, options.script, options.arguments, Tables(connection))

@@ -359,14 +359,14 @@ def test_action_profiles_and_selectors(
     script = (
         PROFILES
         + """
-p4.selector.mod(SELECTOR_GROUP_ID=4, ACTION_MEMBER_ID=[3, 2])
+p4.selector.mod(SELECTOR_GROUP_ID=4, ACTION_MEMBER_ID=[3, 2, 1])
 assert p4.members.get(0) == p4.selector.get(0) == -1  # P4Runtime's 0 means all
 print(p4.selector.get(4).data, p4.members.get(3), p4.selected_t.get(10).data)
 """
     )
     assert bfrt(script) == 0
     (group,) = read(fy.P4ActionProfileGroup("Ingress.members"))
-    assert ([m.member_id for m in group.members], group.max_size) == ([3, 2], 8)
+    assert ([m.member_id for m in group.members], group.max_size) == ([3, 2, 1], 8)
     members = read(fy.P4ActionProfileMember("Ingress.members"))
     assert {m.member_id: m.action.args["port"] for m in members} == {1: 5, 2: 6, 3: 8}
     entries = read(fy.P4TableEntry("Ingress.selected_t"))
@@ -440,7 +440,9 @@ def test_a_switch_or_a_script_that_does_not_exist(
     assert "No such file or directory" in capsys.readouterr().err
     script.write_text("pass")
     assert telemark("--switch", "127.0.0.1:1", script) == 2
-    assert "telemark: error: 127.0.0.1:1: " in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert error.startswith("telemark: error: 127.0.0.1:1: ")
+    assert error.endswith("; expected the P4Runtime address of a running switch\n")
 
 
 def test_push_changes_an_entry_that_exists(
