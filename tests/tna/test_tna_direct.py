@@ -396,3 +396,12 @@ def test_bad_json_of_a_direct_filter_is_refused(
     change({each["name"]: each for each in document["register_arrays"]})
     with pytest.raises(InvalidArgument):
         Engine(document)
+
+
+def test_a_filter_without_an_index_needs_a_direct_state(tmp_path: Path) -> None:
+    document = compiled(tmp_path, locals=FILTER, ingress="t.apply();").bmv2_json
+    (state,) = (each for each in document["register_arrays"] if each["name"] == "IC.lpf$state")
+    del state["binding"]
+    state["size"] = 1
+    with pytest.raises(InvalidArgument, match="a state for each cell"):
+        Engine(document)
