@@ -72,7 +72,7 @@ class StampSender(Application):
     """Session-Sender that sends `count` test packets, one per `interval_us`.
 
     The first packet leaves at `start_ns` of the common clock, or one interval after the start of
-    the application. With a key, packets are authenticated. `stateful_reflector` must tell the mode
+    the application. With a key, packets are authenticated. `stateful_reflector` must state the mode
     of the reflector. Hosts of a network share one clock, so one-way delays are valid. The
     clock is not synchronized to UTC, so the S bit of error estimates is 0. `tlvs` are added to each
     test packet; see telemark.apps.stamp.tlvs. With `ipv6`, the sender has this IPv6 address; see

@@ -1,4 +1,4 @@
-"""TLVs of STAMP packets (RFC 8972): what senders add, and how reflectors answer it.
+"""TLVs of STAMP packets (RFC 8972): TLVs of senders, and the answers of reflectors.
 
 A reply contains the same TLVs with the same lengths as the test packet, so the reflector never
 sends more than it received.

@@ -100,7 +100,7 @@ def test_random_packets_get_no_longer_reply(key: bytes | None) -> None:
         (pack(PACKET, KEY), "10.0.0.1", 0, "no host has its source address and port"),
     ],
 )
-def test_reflectors_count_what_they_discard(
+def test_reflectors_count_discarded_packets(
     payload: bytes, address: str, port: int, reason: str
 ) -> None:
     reflector = StampReflector(key=KEY)
@@ -146,7 +146,7 @@ def test_sessions_are_numbered_separately() -> None:
     assert [(reply.ssid, reply.sequence) for reply in replies] == [(1, 0), (2, 0), (1, 1)]
 
 
-def test_senders_count_what_is_no_reply() -> None:
+def test_senders_count_discarded_packets() -> None:
     sender = StampSender("10.0.0.3", count=2, interval_us=1000)
     host = started(sender)
     host.time_ns += 1_000_000

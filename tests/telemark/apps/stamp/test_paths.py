@@ -198,7 +198,7 @@ def test_counters_locate_losses_exactly(tmp_path: Path) -> None:
     assert path.lost_backward > 0
 
 
-def test_follow_up_tells_when_the_previous_reply_was_sent(tmp_path: Path) -> None:
+def test_follow_up_contains_the_send_time_of_the_previous_reply(tmp_path: Path) -> None:
     async def main(run: Run) -> SessionRecord:
         return (await session(run, Pair(), 3, tlvs=[tlvs.follow_up_telemetry()]))[1]
 
