@@ -134,6 +134,26 @@ def test_replies_of_other_hosts_are_ignored() -> None:
     assert applications[1].result() == [Hop(1, ["10.0.0.2"], [0], True)]
 
 
+def test_replies_without_a_request_are_ignored() -> None:
+    reply = bytes(ICMP(type="echo-reply", id=7, seq=1))
+    applications: list[Any] = [
+        Ping("10.0.0.9", count=2, interval_us=1, identifier=7), Traceroute("10.0.0.9", identifier=7)
+    ]  # fmt: skip
+    for application in applications:
+        application._sent_ns.append(0)
+        application._take([received(reply)])
+    assert applications[0].result().lost == 1
+    assert applications[1].result() == [Hop(1, [], [], False)]
+
+
+def test_the_first_of_several_replies_counts() -> None:
+    ping: Any = Ping("10.0.0.9", count=1, interval_us=1, identifier=7)
+    ping._sent_ns.append(0)
+    reply = received(bytes(ICMP(type="echo-reply", id=7, seq=0)))
+    ping._take([reply._replace(time_ns=5), reply._replace(time_ns=9)])
+    assert ping.result().round_trip_ns.tolist() == [5]
+
+
 def test_traceroute_stops_after_the_destination_has_answered(tmp_path: Path) -> None:
     """The program does not change the TTL, so the destination is one hop away."""
 

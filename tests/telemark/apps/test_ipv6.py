@@ -87,6 +87,24 @@ def test_unknown_destinations_and_long_forms_are_refused() -> None:
         Ipv6Host("2001:db8:0::1", {})
 
 
+def test_the_checksum_0_is_sent_as_0xffff() -> None:
+    """RFC 8200, section 8.1: receivers discard a datagram without checksum."""
+    host, port, _ = opened()
+    port.send(bytes(2), B, 5000)
+    payload = host.sent[0][60:62]  # added to the data, the checksum makes the checksum 0
+    port.send(payload, B, 5000)
+    assert host.sent[1][60:62] == b"\xff\xff"
+    assert Ether(host.sent[1])[UDP].chksum == 0xFFFF
+
+
+def test_datagrams_without_checksum_are_ignored() -> None:
+    host, _, came = opened()
+    without = frame(bytes(2))
+    without[62:64], without[60:62] = without[60:62], bytes(2)
+    host.deliver([Frame(0, bytes(without))])  # type: ignore[operator]
+    assert came == []
+
+
 @pytest.mark.parametrize(
     ("port", "marks", "why"),
     [

@@ -9,7 +9,14 @@ import pytest
 from minip4.simulator.shared import ARRIVAL
 from telemark.apps.application import Host, HostInfo, Timers
 from telemark.apps.stamp import reflector as reflectors
-from telemark.apps.stamp.packets import ReflectorPacket, SenderPacket, pack, unpack
+from telemark.apps.stamp import tlvs
+from telemark.apps.stamp.packets import (
+    ReflectorPacket,
+    SenderPacket,
+    TimestampFormat,
+    pack,
+    unpack,
+)
 from telemark.apps.stamp.reflector import StampReflector
 from telemark.apps.stamp.sender import StampSender
 from telemark.apps.stamp.statistics import measure_path
@@ -62,6 +69,7 @@ class FakeHost(Host):
         records["time_ns"], records["length"], records["ttl"] = self.time_ns, len(payload), 64
         records["address"] = int.from_bytes(bytes(map(int, address.split("."))), "big")
         records["port"] = port
+        self.time_ns += 10  # the application runs after the arrival
         callback: Callable[[Datagrams], None] = self.receivers[0]._callback  # type: ignore[assignment]
         callback(Datagrams((records, payload)))
 
@@ -138,12 +146,59 @@ def test_the_number_of_sessions_is_limited(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(reflector._sessions) == 3
 
 
+def test_a_session_in_use_is_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflectors, "MAX_SESSIONS", 3)
+    host = started(StampReflector())
+    for port in (1, 2, 3, 1, 4, 1):
+        host.deliver(pack(PACKET, None), port=port)
+    numbers = [unpack(ReflectorPacket, sent[0], None).sequence for sent in host.socket.sent]
+    assert numbers == [0, 0, 0, 1, 0, 2]
+
+
+def test_the_number_of_remembered_replies_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflectors, "REMEMBERED_REPLIES", 3)
+    reflector = StampReflector()
+    host = started(reflector)
+    for _ in range(5):
+        host.deliver(pack(PACKET, None))
+    last = [unpack(ReflectorPacket, sent[0], None).timestamp for sent in host.socket.sent[2:]]
+    assert [*reflector._last_timestamps] == last
+
+
+def test_replies_contain_the_times_of_arrival_and_departure() -> None:
+    host = started(StampReflector())
+    host.deliver(pack(PACKET, None))
+    reply = unpack(ReflectorPacket, host.socket.sent[0][0], None)
+    times = [TimestampFormat.NTP.decode(t) for t in (reply.receive_timestamp, reply.timestamp)]
+    assert times == [host.time_ns - 10, host.time_ns]
+
+
+def test_replies_have_the_requested_dscp() -> None:
+    host = started(StampReflector())
+    host.deliver(pack(PACKET, None) + tlvs.pack_tlvs([tlvs.class_of_service(34)]))
+    assert host.socket.sent[0][3] == 34 << 2
+
+
 def test_sessions_are_numbered_separately() -> None:
     host = started(StampReflector())
     for ssid in (1, 2, 1):
         host.deliver(pack(PACKET._replace(ssid=ssid), None))
     replies = [unpack(ReflectorPacket, sent[0], None) for sent in host.socket.sent]
     assert [(reply.ssid, reply.sequence) for reply in replies] == [(1, 0), (2, 0), (1, 1)]
+
+
+def test_senders_ignore_tlvs_without_integrity() -> None:
+    sender = StampSender("10.0.0.3", count=1, interval_us=1000, key=KEY)
+    host = started(sender)
+    host.time_ns += 1_000_000
+    host._timers.call_due(host.time_ns)
+    sent = unpack(SenderPacket, host.socket.sent[0][0], KEY)
+    reply = ReflectorPacket(0, sent.timestamp, 5, 1, sent.timestamp, 0, sent.timestamp, 5, 64)
+    good = tlvs.seal([tlvs.access_report(1, 2)], 0, KEY)
+    failed = tlvs.seal([good[0]._replace(flags=tlvs.INTEGRITY_FAILED)], 0, KEY)
+    for chain in (good, failed, good[:1]):
+        host.deliver(pack(reply, KEY) + tlvs.pack_tlvs(chain), "10.0.0.3", 862)
+    assert sender.result().tlvs == [good, [], []]
 
 
 def test_senders_count_discarded_packets() -> None:

@@ -111,7 +111,7 @@ def test_timestamps_keep_each_nanosecond(timestamps: TimestampFormat, rest_ns: i
         assert timestamps.decode(timestamp) == time_ns
 
 
-@pytest.mark.parametrize("error_ns", [0.1, 1, 59, 60, 1e3, 123_456, 1e9])
+@pytest.mark.parametrize("error_ns", [0, 0.1, 1, 59, 60, 1e3, 123_456, 1e9])
 def test_error_estimates_are_rounded_up(error_ns: float) -> None:
     field = encode_error(ErrorEstimate(False, TimestampFormat.PTP, error_ns))
     found = decode_error(field)

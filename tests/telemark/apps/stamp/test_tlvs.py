@@ -66,6 +66,11 @@ def test_class_of_service_reports_the_received_marks() -> None:
     assert dscp == 34
 
 
+def test_a_malformed_class_of_service_requests_nothing() -> None:
+    malformed = Tlv(TlvType.CLASS_OF_SERVICE, tlvs.class_of_service(34).value[:3])
+    assert tlvs.reflect_tlvs(tlvs.pack_tlvs([malformed]), 0, 0, None, OBSERVED)[1] == OBSERVED.dscp
+
+
 def test_without_class_of_service_the_reply_has_the_received_dscp() -> None:
     assert tlvs.reflect_tlvs(b"", 0, 0, None, OBSERVED) == (b"", 10)
 
