@@ -1,16 +1,18 @@
-"""Probes, INT and alternate marking on the same traffic: which incidents does each method find?
+"""Probes, INT, IOAM and alternate marking: which incidents in a network does each method find?
 
 Several flows cross a leaf-spine fabric; ECMP spreads them over two spines. Four kinds of incidents
 concern only the flows of one spine: a link loses packets, a burst fills a queue, a link becomes
 slow, and a leaf sends the flows over the other spine. Each method watches the same traffic and
-incidents: STAMP probes with one session or with eight, INT-MD, INT-MX, INT-XD, and alternate
-marking (AM-PM) with one bit or two. A method detects an incident if it notices lost packets, late
-packets or a new path at that time. It locates the incident if it also names the right link or
-switch. Records of the hosts are ground truth for loss and delay. Captures give the bytes on all
-links between switches.
+incidents: probes (ping, and STAMP with one session or eight), INT-MD, INT-MX, INT-XD, IOAM (trace
+and direct export), and alternate marking (AM-PM). With one bit, AM-PM measures loss and mean delay
+per block and flow; with two, the delay is that of one packet. IOAM needs IPv6. The IOAM switch has
+no ECMP, so each flow has its own destination address and route. A method detects an incident if it
+notices lost packets, late packets or a new path at that time. It locates the incident if it also
+names the right link or switch. Records of hosts, and captures at the edge for IPv6, are ground
+truth for loss and delay. Captures give the bytes on all links between switches.
 
 Claim: Probes do not share the fate of the data: one session misses all incidents of the other
-spine. INT-XD and alternate marking count and locate each lost packet.
+spine. INT-XD, IOAM with direct export, and alternate marking count and locate each lost packet.
 
 Published: the AM-PM talk and RFC 7799: active methods measure their own packets, passive and hybrid
 methods measure the data.
@@ -30,20 +32,19 @@ from rich.table import Table
 from experiments.shared.int.marking import reject_rare
 from experiments.shared.int.truth import require_minip4
 from experiments.shared.oam.incidents import LASTS_S, SPINES, Incident, Kind, plan
+from experiments.shared.oam.ioam import IOAM_OPTIONS, measure_ioam
 from experiments.shared.oam.observations import LOSS, observe
 from experiments.shared.oam.run import (
-    INT_MD,
-    INT_MX,
-    INT_XD,
+    IN_PACKETS,
     MARKINGS,
     METHODS,
-    MODES,
-    SESSIONS,
+    PING,
+    POSTCARDS,
+    PROBES,
     STAMP_1,
-    Outcome,
     measure,
 )
-from experiments.shared.oam.scores import Score, Truth, count_false_alarms, score
+from experiments.shared.oam.scores import Score, count_false_alarms, score
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
@@ -55,7 +56,7 @@ from telemark.sweep.runs import sweep
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", type=cli.positive_int, metavar="N",
-        help="number of incidents of each kind at each spine (default: 3)",
+        help="number of incidents of each kind at each spine (default: 2)",
     )  # fmt: skip
     parser.add_argument(
         "--flows", type=cli.positive_int, default=8, metavar="N",
@@ -115,12 +116,12 @@ class Found:
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     require_minip4(run, "incidents change links of minip4 while traffic runs")
     reject_rare(options.rate / options.flows)
-    rounds = options.rounds or (1 if options.quick else 3)
+    rounds = options.rounds or (1 if options.quick else 2)
     incidents = plan(rounds, run.seed)
     found = await sweep(measured, [(method, incidents, options) for method in METHODS], run)
     return Report(
         samples=[make_row(each) for one in found for each in one.scores],
-        checks=[check for each in found for check in make_checks(each, options)],
+        checks=[check for each in found for check in make_checks(each)],
         metrics={
             f"{each.method}: {name}": value
             for each in found for name, value in summary(each).items()
@@ -137,7 +138,8 @@ async def measured(
     """Run one method in its own folder. All methods have equal seeds."""
     folder = run.folder / method.replace(" ", "-").replace(",", "")
     folder.mkdir()
-    outcome = await measure(method, incidents, options, replace(run, folder=folder))
+    send = measure_ioam if method in IOAM_OPTIONS else measure
+    outcome = await send(method, incidents, options, replace(run, folder=folder))
     observed = observe(outcome)
     losses = [event for event in observed.events if event.kind == LOSS]
     places = {each.where for each in incidents if each.kind is Kind.LOSS}
@@ -145,8 +147,8 @@ async def measured(
         method=method,
         scores=score(outcome, observed, incidents),
         spines=set(outcome.spines.values()),
-        packets=outcome.packets,
-        lost=int(np.count_nonzero(Truth.of(outcome).lost)),
+        packets=len(outcome.truth.lost),
+        lost=int(np.count_nonzero(outcome.truth.lost)),
         lost_measured=sum(event.packets for event in losses),
         lost_located=sum(event.packets for event in losses if event.where in places),
         reports=observed.reports,
@@ -156,7 +158,7 @@ async def measured(
     )
 
 
-def make_checks(found: Found, options: argparse.Namespace) -> list[Check]:
+def make_checks(found: Found) -> list[Check]:
     """Check what each method must know, and what it cannot know."""
     name, method = f"{found.method}: ", found.method
     checks = [
@@ -164,21 +166,21 @@ def make_checks(found: Found, options: argparse.Namespace) -> list[Check]:
         Check(name + "false alarms", found.false_alarms, 0),
         *found.accounting.checks(method),
     ]
-    if method == STAMP_1:
+    if method in (PING, STAMP_1):
         seen = {each.incident.spine for each in found.scores if each.detected}
-        checks.append(Check(name + "spines with detected incidents, at most", len(seen), 1))
-    if method in (INT_MX, INT_XD, *MARKINGS):
+        checks.append(Check(name + "spines with detected incidents", len(seen), 1))
+    if method in (*POSTCARDS, *MARKINGS):
         checks += [
             Check(name + "lost packets detected", found.lost_measured, found.lost),
             Check(name + "lost packets located", found.lost_located, found.lost),
             Check(name + "incidents with loss located (fraction)",
                   found.fraction("located", Kind.LOSS), 1),
         ]  # fmt: skip
-    if method == INT_MD or method in SESSIONS:
+    if method in (*IN_PACKETS, *PROBES):
         located = [each for each in found.scores
                    if each.located and each.incident.kind is Kind.LOSS]  # fmt: skip
         checks.append(Check(name + "incidents with loss located", len(located), 0))
-    if method in MODES:
+    if method in (*IN_PACKETS, *POSTCARDS):
         checks += [
             Check(name + f"incidents located: {kind.value} (fraction)",
                   found.fraction("located", kind), 1)
@@ -244,8 +246,11 @@ def draw(found: Sequence[Found]) -> Figure:
     places = np.arange(len(found))
     cost.barh(places, [each.bytes_per_packet for each in found], 0.6, color=plots.COLOURS[0])
     cost.set_xscale("symlog", linthresh=1)
-    cost.set_xlim(0)
     cost.set_xlabel("Overhead per packet (bytes)")
+    for place, each in zip(places, found, strict=True):
+        cost.annotate(f"{each.bytes_per_packet:.3g}", (each.bytes_per_packet, place), (2, 0),
+                      textcoords="offset points", va="center", fontsize="x-small")  # fmt: skip
+    cost.set_xlim(0, 5000)
     draw_kinds(kinds, found)
     for place, each in zip(places, found, strict=True):
         times_s = each.detection_s()
@@ -279,9 +284,10 @@ def draw_kinds(axes: Axes, found: Sequence[Found]) -> None:
 def caption(options: argparse.Namespace, incidents: int) -> str:
     """Return the caption of the figure."""
     return (
-        f"Probes, INT and alternate marking during {incidents} incidents of {LASTS_S:g} s (queue: "
-        f"one burst), each at one of two spines, for {options.flows} flows with {options.rate:,} "
-        f"packets/s in total, {plots.runs(1, options.time)}. Probes: {options.probes:g} packets/s. "
+        f"Probes, INT, IOAM and alternate marking during {incidents} incidents of {LASTS_S:g} s "
+        f"(queue: one burst), each at one of two spines, for {options.flows} flows with "
+        f"{options.rate:,} packets/s in total, {plots.runs(1, options.time)}. Probes: "
+        f"{options.probes:g} packets/s. "
         "(a) Bytes on all links between switches. AM-PM readouts use the control plane, and are "
         "not included. (b) Fraction of the incidents of each kind that a method detects, and "
         "locates. (c) Time until each detected incident is known."

@@ -1,7 +1,7 @@
 """Incidents at one member of an ECMP group: loss, a queue, a slow link, and a reroute.
 
-Data cross a leaf-spine fabric of two leaves (s1, s2) and two spines (s3, s4). Each incident concerns
-the flows that cross one of the spines.
+Data cross a leaf-spine fabric of two leaves (s1, s2) and two spines (s3, s4). Each incident
+concerns the flows that cross one of the spines.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,6 +24,7 @@ SENDER, CROSS_SENDER, COLLECTOR, RECEIVER = "h1", "h2", "h3", "h4"
 CROSS_RECEIVERS = {"s3": "h5", "s4": "h6"}  # cross traffic over each spine
 RATE_BPS, DELAY_US, QUEUE = 20_000_000, 500, 1000
 SLOW_DELAY_US = 2_500  # delay of a link during the incident
+LOSS_PROBABILITY = 0.05
 CROSS_BYTES, CROSS_LOAD = 1000, 1.3
 DATA_BYTES = 200
 PERIOD_S, LASTS_S, BURST_S = 1.05, 0.5, 0.05  # of an incident; of the burst that fills a queue
@@ -94,7 +95,7 @@ def data_flows(flows: int, rate_pps: float, lasts_s: float) -> list[Flow]:
     count = max(round(each_pps * lasts_s), 1)
     return [
         Flow(number, SENDER, RECEIVER, each_pps, count, DATA_BYTES,
-             after_s=number / rate_pps)
+             after_s=(number - 1) / rate_pps)
         for number in range(1, flows + 1)
     ]  # fmt: skip
 
@@ -109,12 +110,27 @@ def cross_flows(incidents: Sequence[Incident]) -> list[Flow]:
     ]  # fmt: skip
 
 
+SetSpine = Callable[[str, str], Awaitable[None]]
+"""Function that sends the flows of a spine (first argument) over a spine (second argument)."""
+
+
+def next_hop_setter(net: Network, leaf: fy.Switch) -> SetSpine:
+    """Return the function that changes a member of the ECMP group of the source leaf."""
+
+    async def set_next_hop(spine: str, to: str) -> None:
+        action = fy.Action("send", mac_addr=ANY_MAC, port=net.port(SOURCE_LEAF, to))
+        match = fy.Match({"group": 0, "member": SPINES.index(spine)})
+        await leaf.modify([fy.P4TableEntry("next_hops", match=match, action=action)])
+
+    return set_next_hop
+
+
 async def cause(
-    net: Network, leaf: fy.Switch, incidents: Sequence[Incident], start_ns: int, clock: Clock
+    net: Network, set_spine: SetSpine, incidents: Sequence[Incident], start_ns: int, clock: Clock
 ) -> None:
-    """Cause the incidents except queues, which cross flows cause. `leaf` is the source leaf."""
+    """Cause the incidents except queues, which cross flows cause."""
     for incident in incidents:
-        begin, end = _changes(net, leaf, incident)
+        begin, end = _changes(net, set_spine, incident)
         for change, at_s in ((begin, incident.start_s), (end, incident.end_s)):
             await clock.sleep_until(start_ns + round(at_s * 1e9))
             await change()
@@ -123,28 +139,23 @@ async def cause(
 Change = Callable[[], Awaitable[None]]
 
 
-def _changes(net: Network, leaf: fy.Switch, incident: Incident) -> tuple[Change, Change]:
+def _changes(net: Network, set_spine: SetSpine, incident: Incident) -> tuple[Change, Change]:
     """Return the functions that begin and end an incident."""
     spine = incident.spine
 
     async def set_link(near: str, far: str, **change: float) -> None:
         net.switch(near).set_link(net.port(near, far), **change)
 
-    async def set_next_hop(to: str) -> None:
-        action = fy.Action("send", mac_addr=ANY_MAC, port=net.port(SOURCE_LEAF, to))
-        match = fy.Match({"group": 0, "member": SPINES.index(spine)})
-        await leaf.modify([fy.P4TableEntry("next_hops", match=match, action=action)])
-
     async def nothing() -> None:
         pass
 
     if incident.kind is Kind.LOSS:
-        return (lambda: set_link(SOURCE_LEAF, spine, loss_probability=0.05),
+        return (lambda: set_link(SOURCE_LEAF, spine, loss_probability=LOSS_PROBABILITY),
                 lambda: set_link(SOURCE_LEAF, spine, loss_probability=0.0))  # fmt: skip
     if incident.kind is Kind.SLOW:
         return (lambda: set_link(spine, SINK_LEAF, delay_us=SLOW_DELAY_US),
                 lambda: set_link(spine, SINK_LEAF, delay_us=DELAY_US))  # fmt: skip
     if incident.kind is Kind.REROUTE:
         (other,) = (each for each in SPINES if each != spine)
-        return lambda: set_next_hop(other), lambda: set_next_hop(spine)
+        return lambda: set_spine(spine, other), lambda: set_spine(spine, spine)
     return nothing, nothing

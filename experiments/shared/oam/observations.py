@@ -1,7 +1,7 @@
 """Events and delays that each method observes: lost packets, late packets, and changed paths."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -11,13 +11,13 @@ from controllers.ampm.records import Point, PointRecord, mean_delay, pulse_delay
 from experiments.shared.int.marking import SCHEDULE
 from experiments.shared.oam.incidents import SINK_LEAF, SOURCE_LEAF, SPINES, Where
 from experiments.shared.oam.run import (
-    INT_MD,
     MARKINGS,
-    MODES,
     ONE_BIT,
+    POSTCARDS,
     SWITCHES,
     Outcome,
 )
+from telemark.apps.icmp import PingRecord
 from telemark.apps.stamp.sender import SessionRecord
 from telemark.apps.stamp.statistics import measure_path
 
@@ -77,34 +77,53 @@ class Segments:
 
 def observe(outcome: Outcome) -> Observed:
     """Return what the method of a run observed."""
-    if outcome.method in MODES:
-        return _observed_by_int(outcome)
+    if outcome.kept is not None:
+        return _observed_by_reports(outcome)
     if outcome.method in MARKINGS:
         return _observed_by_marking(outcome)
-    return _observed_by_probes(outcome.sessions)
+    if outcome.pings is not None:
+        return _observed_by_ping(outcome.pings)
+    return _observed_by_stamp(outcome.sessions)
 
 
-def _observed_by_probes(sessions: Iterable[SessionRecord]) -> Observed:
-    found = Observed(probes_ns=[])
+def _observed_by_ping(pings: PingRecord) -> Observed:
+    sent_ns = pings.sent_ns.tolist()
+    found = Observed(probes_ns=sent_ns, reports=len(sent_ns))
+    limit_ns = pings.round_trip_ns.min() + LATE_NS
+    answered = set(pings.replies["sequence"].tolist())
+    for at_ns, known_ns in pings.replies[["sent_ns", "received_ns"]].tolist():
+        found.samples.append(Sample(at_ns, at_ns, known_ns - at_ns))
+        if known_ns - at_ns > limit_ns:
+            found.events.append(Event(DELAY, at_ns, at_ns, known_ns, None))
+    found.events += _unanswered(sent_ns, answered)
+    return found
+
+
+def _unanswered(sent_ns: Sequence[int], answered: Container[int]) -> Iterator[Event]:
+    """Yield the loss of each probe that has no answer."""
+    for sequence, at_ns in enumerate(sent_ns):
+        if sequence not in answered:
+            yield Event(LOSS, at_ns, at_ns, at_ns + TIMEOUT_NS, None)
+
+
+def _observed_by_stamp(sessions: Iterable[SessionRecord]) -> Observed:
+    probes_ns: list[int] = []
+    found = Observed(probes_ns=probes_ns)
     for session in sessions:
         path = measure_path(session)
         sent_ns = session.sent_ns.tolist()
-        found.probes_ns += sent_ns
+        probes_ns += sent_ns
         found.reports += len(sent_ns)
         limit_ns = min(path.forward_ns) + LATE_NS
-        answered = set()
-        round_trips = (path.sequence, path.sent_ns, path.forward_ns, path.round_trip_ns)
-        for sequence, at_ns, forward_ns, round_trip_ns in zip(
+        round_trips = (path.sent_ns, path.forward_ns, path.round_trip_ns)
+        for at_ns, forward_ns, round_trip_ns in zip(
             *(array.tolist() for array in round_trips), strict=True
         ):
-            answered.add(sequence)
             found.samples.append(Sample(at_ns, at_ns, forward_ns))
             if forward_ns > limit_ns:
                 known_ns = at_ns + round_trip_ns
                 found.events.append(Event(DELAY, at_ns, at_ns, known_ns, None))
-        for sequence, at_ns in enumerate(sent_ns):
-            if sequence not in answered:
-                found.events.append(Event(LOSS, at_ns, at_ns, at_ns + TIMEOUT_NS, None))
+        found.events += _unanswered(sent_ns, set(path.sequence.tolist()))
     return found
 
 
@@ -143,7 +162,7 @@ def _reported_packets(outcome: Outcome) -> dict[tuple[int, int], ReportedPacket]
         reports["packet"].tolist(), reports["first_hop"].tolist(), reports["hops"].tolist(),
         strict=True,
     ):  # fmt: skip
-        if port not in outcome.data:
+        if port not in outcome.spines:
             continue
         packet = found[port, number]
         packet.known_ns = max(packet.known_ns, time_ns)
@@ -155,7 +174,7 @@ def _reported_packets(outcome: Outcome) -> dict[tuple[int, int], ReportedPacket]
     return found
 
 
-def _observed_by_int(outcome: Outcome) -> Observed:
+def _observed_by_reports(outcome: Outcome) -> Observed:
     assert outcome.kept is not None
     found = Observed(reports=len(outcome.kept.reports))
     segments = Segments()
@@ -173,7 +192,7 @@ def _observed_by_int(outcome: Outcome) -> Observed:
         last = route[-1]
         if last.switch == SINK_LEAF:
             found.samples.append(Sample(at_ns, at_ns, last.egress_ns - at_ns))
-        elif outcome.method != INT_MD:
+        elif outcome.method in POSTCARDS:
             where = last.switch, last.next_switch
             found.events.append(Event(LOSS, at_ns, at_ns, packet.known_ns + SETTLE_NS, where))
         if packet.spine is not None:
@@ -206,7 +225,11 @@ def _observed_by_marking(outcome: Outcome) -> Observed:
                 spines[flow] = max(SPINES, key=lambda name: used[name])
             path = [SOURCE_LEAF, spines[flow], SINK_LEAF]
             found.events += _losses(records, path, times)
-            _add_delays(records, path, times, outcome.method, segments, found.samples)
+            for ends, sample in _delays(records, path, times, outcome.method):
+                if ends == (SOURCE_LEAF, SINK_LEAF):
+                    found.samples.append(sample)
+                else:
+                    segments.add(ends, sample.delay_ns, *sample[:2], times[2])
     found.events += segments.events()
     return found
 
@@ -232,11 +255,11 @@ def _losses(
             yield Event(LOSS, *times, where, before - after)
 
 
-def _add_delays(
+def _delays(
     records: Mapping[Point, PointRecord], path: Sequence[str], times: tuple[int, int, int],
-    method: str, segments: Segments, samples: list[Sample],
-) -> None:  # fmt: skip
-    """Add the delays of a flow in a block."""
+    method: str,
+) -> Iterator[tuple[Where, Sample]]:  # fmt: skip
+    """Yield the delays of a flow in a block: of each segment, and of the whole path."""
     points = [Point(switch, name) for switch in path for name in ("arrivals", "departures")]
     for one, other in (*pairwise(points), (points[0], points[-1])):
         before, after = records[one], records[other]
@@ -246,10 +269,5 @@ def _add_delays(
         else:
             delay = pulse_delay(before, after)
             span_ns = (1000 * before.pulse_us,) * 2
-        if delay.delay_us is None or delay.problem:
-            continue
-        delay_ns = 1000 * delay.delay_us
-        if (one, other) == (points[0], points[-1]):
-            samples.append(Sample(*span_ns, delay_ns))
-        else:
-            segments.add((one.switch, other.switch), delay_ns, *span_ns, times[2])
+        if delay.delay_us is not None and not delay.problem:
+            yield (one.switch, other.switch), Sample(*span_ns, 1000 * delay.delay_us)

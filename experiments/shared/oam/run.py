@@ -5,8 +5,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controllers.ampm.collector import BlockReport, Collector
 from controllers.ampm.watch import Hop, Method
@@ -30,10 +32,13 @@ from experiments.shared.oam.incidents import (
     cross_flows,
     data_flows,
     fabric,
+    next_hop_setter,
     routes,
 )
+from telemark.accounting import pcap
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.apps.application import RunningApplication
+from telemark.apps.icmp import Ping, PingRecord
 from telemark.apps.stamp.reflector import StampReflector
 from telemark.apps.stamp.sender import SessionRecord, StampSender
 from telemark.network import Network
@@ -48,13 +53,30 @@ PROBES_END_S = 0.2  # probes stop this long before the data
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
 
-STAMP_1, STAMP_8 = "STAMP, 1 session", "STAMP, 8 sessions"
+PING, STAMP_1, STAMP_8 = "ping", "STAMP, 1 session", "STAMP, 8 sessions"
 SESSIONS = {STAMP_1: 1, STAMP_8: 8}
+PROBES = (PING, *SESSIONS)
 INT_MD, INT_MX, INT_XD = "INT-MD", "INT-MX", "INT-XD"
 MODES = {INT_MD: Mode.DATA, INT_MX: Mode.INSTRUCTIONS, INT_XD: Mode.EXPORT}
 ONE_BIT, TWO_BITS = "AM-PM, 1 bit", "AM-PM, 2 bits"
 MARKINGS = {ONE_BIT: Method.STEP, TWO_BITS: Method.DOUBLE}
-METHODS = (*SESSIONS, *MODES, *MARKINGS)
+IOAM_TRACE, IOAM_DEX = "IOAM trace", "IOAM DEX"
+IN_PACKETS = (INT_MD, IOAM_TRACE)  # only the last switch reports
+POSTCARDS = (INT_MX, INT_XD, IOAM_DEX)  # each switch reports each packet
+METHODS = (*PROBES, *MODES, IOAM_TRACE, IOAM_DEX, *MARKINGS)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """All data packets; the arrays have one element per packet."""
+
+    sent_ns: NDArray[np.int64]
+    delay_ns: NDArray[np.int64]  # -1: lost
+
+    @property
+    def lost(self) -> NDArray[np.bool_]:
+        """Return which packets were lost."""
+        return self.delay_ns < 0
 
 
 @dataclass(frozen=True)
@@ -63,8 +85,9 @@ class Outcome:
 
     method: str
     start_ns: int
-    data: dict[int, FlowRecord]  # UDP port -> packets of a data flow
-    spines: dict[int, str]  # UDP port -> spine of the flow without incidents
+    truth: Truth
+    spines: dict[int, str]  # UDP port of a data flow -> its spine without incidents
+    pings: PingRecord | None
     sessions: list[SessionRecord]  # of STAMP
     kept: Kept | None  # of INT
     nodes: dict[int, str]  # INT node id -> switch
@@ -72,11 +95,6 @@ class Outcome:
     blocks: list[BlockReport]  # of AM-PM
     added_bytes: int  # on all links between switches, in data, reports and probes
     accounting: PacketAccounting
-
-    @property
-    def packets(self) -> int:
-        """Number of data packets that the sender sent."""
-        return sum(len(record.sent) for record in self.data.values())
 
 
 async def measure(
@@ -91,24 +109,26 @@ async def measure(
         start_ns = run.clock.now_ns() + 1000 * AHEAD_US
         kept = net.run_application(COLLECTOR, KeepingCollector())
         sessions = _probe(net, SESSIONS.get(method, 0), start_ns, lasts_s, options)
+        pings = _ping(net, start_ns, lasts_s, options) if method == PING else None
         domain = _domain(net, method)
         if method in MARKINGS:
-            sent, blocks = await _mark(net, domain, method, [*data, *cross], incidents, run)
+            sent, blocks = await _mark(net, domain, [*data, *cross], incidents,
+                                       method=MARKINGS[method], run=run)  # fmt: skip
         else:
-            sent, blocks = await _observe(net, domain, [*data, *cross], incidents, start_ns, run)
-    kept_reports = kept.result
+            sent, blocks = await _observe(net, domain, [*data, *cross], incidents,
+                                          start_ns=start_ns, run=run)  # fmt: skip
     return Outcome(
         method=method,
         start_ns=min(int(sent[flow.id].sent["sent_ns"][0]) for flow in data),
-        data={flow.port: sent[flow.id] for flow in data},
+        truth=_truth([sent[flow.id] for flow in data]),
         spines=_spines(net, data),
+        pings=pings.result if pings else None,
         sessions=[each.result for each in sessions],
-        kept=kept_reports if method in MODES else None,
+        kept=kept.result if method in MODES else None,
         nodes=dict(enumerate(topo.switches(), start=1)),
-        egress={(switch, net.port(switch, other)): other
-                for switch in topo.switches() for other in net.neighbours(switch)},
+        egress=egress_ports(net),
         blocks=blocks,
-        added_bytes=_added_bytes(net, data, cross),
+        added_bytes=_added_bytes(net, [*data, *cross]),
         accounting=PacketAccounting.from_network(net, sent),
     )  # fmt: skip
 
@@ -132,6 +152,36 @@ def _probe(
     ]  # fmt: skip
 
 
+def _ping(
+    net: Network, start_ns: int, lasts_s: float, options: argparse.Namespace
+) -> RunningApplication:
+    """Start to send echo requests."""
+    count = int((lasts_s - PROBES_END_S) * options.probes)
+    return net.run_application(SENDER, Ping(
+        net.host(RECEIVER).IP(), count=count, interval_us=1e6 / options.probes, start_ns=start_ns
+    ))  # fmt: skip
+
+
+def egress_ports(net: Network) -> dict[tuple[str, int], str]:
+    """Return the neighbour at each port of each switch."""
+    return {
+        (switch, net.port(switch, other)): other
+        for switch in net.topo.switches() for other in net.neighbours(switch)
+    }  # fmt: skip
+
+
+def _truth(records: Sequence[FlowRecord]) -> Truth:
+    sent, delays = [], []
+    for record in records:
+        sent_ns = record.sent["sent_ns"].astype(np.int64)
+        delay_ns = np.full(len(sent_ns), -1)
+        place = np.searchsorted(record.sent["sequence"], record.received["sequence"])
+        delay_ns[place] = record.received["received_ns"].astype(np.int64) - sent_ns[place]
+        sent.append(sent_ns)
+        delays.append(delay_ns)
+    return Truth(np.concatenate(sent), np.concatenate(delays))
+
+
 def _domain(net: Network, method: str) -> Domain:
     """Return the INT domain. It also has the routes for the other methods."""
     watched = [
@@ -143,26 +193,27 @@ def _domain(net: Network, method: str) -> Domain:
 
 async def _observe(
     net: Network, domain: Domain, flows: Sequence[Flow], incidents: Sequence[Incident],
-    start_ns: int, run: Run,
+    *, start_ns: int, run: Run,
 ) -> tuple[dict[int, FlowRecord], list[BlockReport]]:  # fmt: skip
     """Send all flows during the incidents."""
     async with connections(net) as switches:
         await configure(net, switches, domain)
         async with Traffic(net, flows, start_ns=start_ns) as traffic:
-            await cause(net, switches[SOURCE_LEAF], incidents, start_ns, run.clock)
+            set_spine = next_hop_setter(net, switches[SOURCE_LEAF])
+            await cause(net, set_spine, incidents, start_ns, run.clock)
             return await traffic.finish(), []
 
 
 async def _mark(
-    net: Network, domain: Domain, method: str, flows: Sequence[Flow],
-    incidents: Sequence[Incident], run: Run,
+    net: Network, domain: Domain, flows: Sequence[Flow], incidents: Sequence[Incident],
+    *, method: Method, run: Run,
 ) -> tuple[dict[int, FlowRecord], list[BlockReport]]:  # fmt: skip
     """Mark the data flows, send all flows during the incidents, and read all blocks."""
     hops = [Hop(connection(net, name), entries(net, name, domain),
                 net.switch(name).clock_offset_us) for name in SWITCHES]  # fmt: skip
     watched = {
         MarkedFlow(flow.id, net.host(SENDER).IP(), net.host(RECEIVER).IP(), UDP,
-                   dst_port=flow.port, methods=MARKINGS[method]): hops
+                   dst_port=flow.port, methods=method): hops
         for flow in flows if flow.source == SENDER
     }  # fmt: skip
     async with Collector(watched, SCHEDULE, run.clock, bounds=BOUNDS) as collector:
@@ -171,8 +222,8 @@ async def _mark(
         start_ns = 1000 * (SCHEDULE.start_us(first) + SCHEDULE.block_us // 2)
         count = round(1e6 * (incidents[-1].end_s + 0.7) / SCHEDULE.block_us) + 2
         async with Traffic(net, flows, start_ns=start_ns) as traffic:
-            leaf = hops[0].switch
-            caused = asyncio.create_task(cause(net, leaf, incidents, start_ns, run.clock))
+            set_spine = next_hop_setter(net, hops[0].switch)
+            caused = asyncio.create_task(cause(net, set_spine, incidents, start_ns, run.clock))
             blocks = [each async for each in collector.blocks(first, first + count)]
             await caused
             return await traffic.finish(), blocks
@@ -187,13 +238,19 @@ def _spines(net: Network, data: Sequence[Flow]) -> dict[int, str]:
     return {flow.port: max(SPINES, key=lambda each: counts[each][flow.port]) for flow in data}
 
 
-def _added_bytes(net: Network, data: Sequence[Flow], cross: Sequence[Flow]) -> int:
-    """Return the bytes on links between switches that the traffic does not have by itself."""
-    sizes = {flow.port: flow.size for flow in (*data, *cross)}
+def _added_bytes(net: Network, flows: Sequence[Flow]) -> int:
+    """Return the bytes on links between switches that the flows do not have by themselves."""
+    sizes = {flow.port: flow.size for flow in flows}
     added = 0
-    for near, far in permutations(net.topo.switches(), 2):
-        if far in net.neighbours(near):
-            frames = read(net.capture(near, far, "out"))
-            own = [sizes.get(port, 0) for port in frames["port"].tolist()]
-            added += int(frames["length"].sum()) - sum(own)
+    for link in fabric_captures(net):
+        own = [sizes.get(port, 0) for port in read(link)["port"].tolist()]
+        added += int(pcap.read(link).length.sum()) - sum(own)
     return added
+
+
+def fabric_captures(net: Network) -> list[Path]:
+    """Return the captures of all links between switches, in both directions."""
+    return [
+        net.capture(near, far, "out") for near, far in permutations(net.topo.switches(), 2)
+        if far in net.neighbours(near)
+    ]  # fmt: skip

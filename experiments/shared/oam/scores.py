@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from experiments.shared.oam.incidents import Incident, Kind
 from experiments.shared.oam.observations import (
@@ -14,16 +13,17 @@ from experiments.shared.oam.observations import (
     Event,
     Observed,
 )
-from experiments.shared.oam.run import Outcome
+from experiments.shared.oam.run import Outcome, Truth
 
-# An incident may still concern packets for this time after its end, while a queue drains.
-GRACE_NS = 60_000_000
+# An incident may also concern packets that entered the fabric shortly before it. It may concern
+# packets of a time after its end, while a queue drains.
+AHEAD_NS, GRACE_NS = 5_000_000, 60_000_000
 EVENT_OF = {Kind.LOSS: LOSS, Kind.QUEUE: DELAY, Kind.SLOW: DELAY, Kind.REROUTE: PATH}
 
 
 @dataclass(frozen=True)
 class Score:
-    """What a method knows about one incident. Unknown values are NaN."""
+    """What a method knows about one incident. Unknown values are NaN or 0."""
 
     method: str
     incident: Incident
@@ -36,36 +36,9 @@ class Score:
     true_added_delay_ms: float
 
 
-@dataclass(frozen=True)
-class Truth:
-    """All data packets; the arrays have one element per packet."""
-
-    sent_ns: NDArray[np.int64]
-    delay_ns: NDArray[np.int64]  # -1: lost
-
-    @classmethod
-    def of(cls, outcome: Outcome) -> "Truth":
-        """Return the packets of all data flows of a run."""
-        sent, delays = [], []
-        for record in outcome.data.values():
-            sent_ns = record.sent["sent_ns"].astype(np.int64)
-            delay_ns = np.full(len(sent_ns), -1)
-            place = np.searchsorted(record.sent["sequence"], record.received["sequence"])
-            received_ns = record.received["received_ns"].astype(np.int64)
-            delay_ns[place] = received_ns - sent_ns[place]
-            sent.append(sent_ns)
-            delays.append(delay_ns)
-        return cls(np.concatenate(sent), np.concatenate(delays))
-
-    @property
-    def lost(self) -> NDArray[np.bool_]:
-        return self.delay_ns < 0
-
-
 def score(outcome: Outcome, observed: Observed, incidents: Sequence[Incident]) -> list[Score]:
     """Return the score of a method for each incident."""
-    truth = Truth.of(outcome)
-    return [_score(outcome, observed, each, truth) for each in incidents]
+    return [_score(outcome, observed, each, outcome.truth) for each in incidents]
 
 
 def count_false_alarms(
@@ -92,7 +65,7 @@ def _score(outcome: Outcome, observed: Observed, incident: Incident, truth: Trut
         incident=incident,
         detected=bool(events),
         located=any(event.where == incident.where for event in events),
-        detection_s=(known_ns - start_ns) / 1e9,
+        detection_s=(known_ns - start_ns - AHEAD_NS) / 1e9,
         loss=_measured_loss(observed, events, span, int(np.count_nonzero(in_span)), incident),
         true_loss=float(truth.lost[in_span].mean()),
         added_delay_ms=_measured_delay_ms(observed, span),
@@ -117,7 +90,7 @@ def _measured_delay_ms(observed: Observed, span: tuple[int, int]) -> float:
     delays = [each.delay_ns for each in observed.samples
               if each.last_ns >= span[0] and each.first_ns <= span[1]]  # fmt: skip
     if not delays:
-        return float("nan")
+        return 0.0
     return (max(delays) - min(each.delay_ns for each in observed.samples)) / 1e6
 
 
@@ -125,7 +98,7 @@ def _span_ns(outcome: Outcome, incident: Incident) -> tuple[int, int]:
     start_ns, end_ns = (
         outcome.start_ns + round(each * 1e9) for each in (incident.start_s, incident.end_s)
     )
-    return start_ns, end_ns + GRACE_NS
+    return start_ns - AHEAD_NS, end_ns + GRACE_NS
 
 
 def _overlaps(event: Event, span: tuple[int, int]) -> bool:
