@@ -46,6 +46,7 @@ from experiments.shared.oam.run import (
 )
 from experiments.shared.oam.scores import Score, count_false_alarms, score
 from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.errors import note_invalid
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -141,6 +142,9 @@ async def measured(
     send = measure_ioam if method in IOAM_OPTIONS else measure
     outcome = await send(method, incidents, options, replace(run, folder=folder))
     observed = observe(outcome)
+    false_alarms = count_false_alarms(outcome, observed, incidents)
+    if options.time == "real" and false_alarms:
+        note_invalid(f"{method}: {false_alarms} packets or blocks were late without an incident")
     losses = [event for event in observed.events if event.kind == LOSS]
     places = {each.where for each in incidents if each.kind is Kind.LOSS}
     return Found(
@@ -153,7 +157,7 @@ async def measured(
         lost_located=sum(event.packets for event in losses if event.where in places),
         reports=observed.reports,
         added_bytes=outcome.added_bytes,
-        false_alarms=count_false_alarms(outcome, observed, incidents),
+        false_alarms=false_alarms,
         accounting=outcome.accounting,
     )
 
@@ -275,6 +279,7 @@ def draw_kinds(axes: Axes, found: Sequence[Found]) -> None:
                           label=name if row == column == 0 else None)  # fmt: skip
     axes.set_xticks(range(len(Kind)), [kind.value.replace(" ", "\n") for kind in Kind])
     axes.set_xlim(-0.5, len(Kind) - 0.5)
+    axes.grid(visible=False)
     axes.set_xlabel("Incidents (full width: all)")
     for boundary in range(1, len(Kind)):
         axes.axvline(boundary - 0.5, color="0.8", lw=0.5)

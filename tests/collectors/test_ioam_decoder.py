@@ -2,21 +2,18 @@
 
 import random
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import made_ioam
 import numpy as np
 import pytest
-from decoding import ENCODING, datagrams, decoded, hop, report
-from path_reports import stacked
+from decoding import decoded, hop, report
 from scapy.layers.inet6 import IPv6
 from test_int_hostile import without_neighbours
 from test_int_index import Taken
 
-from collectors.int.decoder import Decoder, Encoding
+from collectors.int.decoder import Encoding
 from collectors.int.native import Bit, IoamField, ParseStatus
-from collectors.int.store import Store, connect
 from collectors.ioam.options import (
     DirectExport,
     EdgeToEdge,
@@ -32,7 +29,6 @@ PATH_TYPE = (
     TraceType.HOP_NODE | TraceType.INTERFACES | TraceType.SECONDS | TraceType.FRACTION
     | TraceType.TRANSIT_DELAY
 )  # fmt: skip
-TIMES = {"ingress_ns", "egress_ns"}
 
 
 def expected_hop(node: NodeData) -> dict[str, Any]:
@@ -275,31 +271,3 @@ def test_hostile_reports_leave_the_index_and_its_bounds_intact() -> None:
     assert (part.reports["first_hop"][1:] == ends[:-1]).all()
     assert ends[-1] == len(part.hops)
     assert len(taken.index.flows()) > 1
-
-
-def test_one_query_compares_int_and_ioam(tmp_path: Path) -> None:
-    pytest.importorskip("duckdb")
-    of_int = [stacked(0, [(1, 3000, 1_000_010_000, 1_000_013_000),
-                          (2, 3000, 1_000_020_000, 1_000_023_000)])]  # fmt: skip
-    runs = {
-        "int": of_int, "trace": [traced(trace(2)).encode()],
-        "dex": [exported(node, 0).encode() for node in (1, 2)],
-    }  # fmt: skip
-    for run, payloads in runs.items():
-        store = Store(tmp_path, run)
-        for part in Decoder(ENCODING).decode(datagrams(payloads)):
-            store.add(part)
-        store.close()
-    query = connect(tmp_path).sql
-    hops = query("SELECT run, node, latency_ns, ingress_ns, egress_ns FROM hops ORDER BY ALL")
-    links = query("SELECT run, from_node, node, latency_ns FROM links ORDER BY ALL")
-    assert hops.fetchall() == [
-        (run, node, 3000, 10**9 + node * 10_000, 10**9 + node * 10_000 + 3000)
-        for run in sorted(runs) for node in (1, 2)
-    ]  # fmt: skip
-    assert links.fetchall() == [(run, 1, 2, 7000) for run in sorted(runs)]
-    ioam = query("SELECT run, ioam_type, ioam_flow, ioam_sequence, ioam_overflow FROM reports "
-                 "WHERE node <> 2 ORDER BY ALL")  # fmt: skip
-    assert ioam.fetchall() == [("dex", 4, 1, 0, False), ("trace", 0, None, None, False)]
-    limits = query("SELECT run, hop_limit FROM hops WHERE node = 1 ORDER BY ALL").fetchall()
-    assert limits == [("dex", 64), ("int", None), ("trace", 64)]

@@ -180,8 +180,9 @@ def _observed_by_reports(outcome: Outcome) -> Observed:
     segments = Segments()
     spines: dict[int, str] = {}
     for (port, _), packet in _reported_packets(outcome).items():
-        first = packet.passages[SOURCE_LEAF]
-        at_ns = first.ingress_ns
+        if SOURCE_LEAF not in packet.passages:
+            continue  # its report was lost
+        at_ns = packet.passages[SOURCE_LEAF].ingress_ns
         route = [packet.passages[name] for name in SWITCHES if name in packet.passages]
         for each in route:
             where = each.switch, each.switch
@@ -207,7 +208,7 @@ def _observed_by_reports(outcome: Outcome) -> Observed:
 def _observed_by_marking(outcome: Outcome) -> Observed:
     found = Observed(reports=len(outcome.blocks) * len(SWITCHES))
     segments = Segments()
-    spines: dict[int, str] = {}
+    spines: dict[int, set[str]] = {}  # flow -> spines that it used in the last block
     for block in outcome.blocks:
         start_ns = 1000 * SCHEDULE.start_us(block.block)
         times = (start_ns, start_ns + 1000 * SCHEDULE.block_us,
@@ -215,15 +216,13 @@ def _observed_by_marking(outcome: Outcome) -> Observed:
         for flow in block.records:
             records = block.known_records(flow)
             used = {name: records[Point(name, "arrivals")].packets for name in SPINES}
-            if not any(used.values()):
+            now = {name for name, packets in used.items() if packets}
+            if not now:
                 continue
-            known = spines.setdefault(flow, max(SPINES, key=lambda name: used[name]))
-            other = next((name for name in SPINES if name != known and used[name]), None)
-            if other is not None:
-                where = SOURCE_LEAF, SOURCE_LEAF
-                found.events.append(Event(PATH, *times, where))
-                spines[flow] = max(SPINES, key=lambda name: used[name])
-            path = [SOURCE_LEAF, spines[flow], SINK_LEAF]
+            if now - spines.setdefault(flow, now):
+                found.events.append(Event(PATH, *times, (SOURCE_LEAF, SOURCE_LEAF)))
+            spines[flow] = now
+            path = [SOURCE_LEAF, max(now, key=lambda name: used[name]), SINK_LEAF]
             found.events += _losses(records, path, times)
             for ends, sample in _delays(records, path, times, outcome.method):
                 if ends == (SOURCE_LEAF, SINK_LEAF):

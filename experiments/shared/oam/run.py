@@ -41,6 +41,7 @@ from telemark.apps.application import RunningApplication
 from telemark.apps.icmp import Ping, PingRecord
 from telemark.apps.stamp.reflector import StampReflector
 from telemark.apps.stamp.sender import SessionRecord, StampSender
+from telemark.errors import note_invalid
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
@@ -226,7 +227,10 @@ async def _mark(
             caused = asyncio.create_task(cause(net, set_spine, incidents, start_ns, run.clock))
             blocks = [each async for each in collector.blocks(first, first + count)]
             await caused
-            return await traffic.finish(), blocks
+            sent = await traffic.finish()
+    if problems := [problem for block in blocks for problem in block.problems]:
+        note_invalid(problems[0])
+    return sent, [block for block in blocks if block.complete]
 
 
 def _spines(net: Network, data: Sequence[Flow]) -> dict[int, str]:
