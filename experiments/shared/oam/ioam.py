@@ -55,7 +55,10 @@ FIELDS = (
     TraceType.HOP_NODE | TraceType.INTERFACES | TraceType.SECONDS | TraceType.FRACTION
     | TraceType.TRANSIT_DELAY
 )  # fmt: skip
-IOAM_OPTIONS = {IOAM_TRACE: TraceOption(FIELDS, nodes=2), IOAM_DEX: DirectExportOption(FIELDS)}
+IOAM_OPTIONS: dict[str, TraceOption | DirectExportOption] = {
+    IOAM_TRACE: TraceOption(FIELDS, nodes=2),
+    IOAM_DEX: DirectExportOption(FIELDS),
+}
 SOURCES = {SENDER: "fd00:1::1", CROSS_SENDER: "fd00:2::1"}
 PREFIXES = {RECEIVER: "fd00:4::", **dict(zip(CROSS_RECEIVERS.values(), ("fd00:5::", "fd00:6::"),
                                              strict=True))}  # fmt: skip

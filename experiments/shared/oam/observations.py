@@ -62,17 +62,19 @@ class Segments:
     def __init__(self) -> None:
         self._delays: defaultdict[Where, list[tuple[float, int, int, int]]] = defaultdict(list)
 
-    def add(self, where: Where, delay_ns: float, first_ns: int, last_ns: int, known: int) -> None:
+    def add(
+        self, where: Where, delay_ns: float, first_ns: int, last_ns: int, known_ns: int
+    ) -> None:  # fmt: skip
         """Add a delay of packets of the time from `first_ns` to `last_ns`."""
-        self._delays[where].append((delay_ns, first_ns, last_ns, known))
+        self._delays[where].append((delay_ns, first_ns, last_ns, known_ns))
 
     def events(self) -> Iterator[Event]:
         """Yield an event per delay that exceeds the minimum of its segment by LATE_NS."""
         for where, delays in self._delays.items():
             limit_ns = min(delays)[0] + LATE_NS
-            for delay_ns, *times in delays:
+            for delay_ns, first_ns, last_ns, known_ns in delays:
                 if delay_ns > limit_ns:
-                    yield Event(DELAY, *times, where)
+                    yield Event(DELAY, first_ns, last_ns, known_ns, where)
 
 
 def observe(outcome: Outcome) -> Observed:
