@@ -16,7 +16,6 @@ from collectors.ioam.options import TraceType
 from controllers.connection import connections, cpu_ports
 from controllers.ioam.domain import Domain, Route, configure
 from controllers.ioam.flows import DirectExportOption, IoamFlow, TraceOption
-from experiments.shared.ampm.measurement import AHEAD_US
 from experiments.shared.int.reports import KeepingCollector
 from experiments.shared.ioam.hosts import FrameKeeper
 from experiments.shared.oam.incidents import (
@@ -38,6 +37,7 @@ from experiments.shared.oam.incidents import (
 from experiments.shared.oam.run import (
     IOAM_DEX,
     IOAM_TRACE,
+    READY_NS,
     Outcome,
     Truth,
     egress_ports,
@@ -82,7 +82,7 @@ async def measure_ioam(
             net.run_application(host, FrameKeeper())
         async with connections(net) as switches:
             await configure(net, switches, _domain(net, data, method))
-            start_ns = run.clock.now_ns() + 1000 * AHEAD_US
+            start_ns = run.clock.now_ns() + READY_NS
             _send(net, SENDER, data, start_ns)
             _send(net, CROSS_SENDER, cross, start_ns)
             set_spine = _route_setter(net, switches[SOURCE_LEAF], data)

@@ -50,6 +50,7 @@ PROGRAM = "p4src/int/with_ampm.p4"
 UDP = 17
 SWITCHES = (SOURCE_LEAF, *SPINES, SINK_LEAF)  # in the order in which marked packets meet them
 PROBE_PORTS = range(40_000, 40_008)  # source ports of STAMP sessions
+READY_NS = 2_000_000_000  # time until probes and traffic generators are ready
 PROBES_END_S = 0.2  # probes stop this long before the data
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
@@ -107,23 +108,31 @@ async def measure(
     cross = cross_flows(incidents)
     topo = fabric()
     with Network(topo, run, program=PROGRAM, switch_options=cpu_ports(topo)) as net:
-        start_ns = run.clock.now_ns() + 1000 * AHEAD_US
         kept = net.run_application(COLLECTOR, KeepingCollector())
-        sessions = _probe(net, SESSIONS.get(method, 0), start_ns, lasts_s, options)
-        pings = _ping(net, start_ns, lasts_s, options) if method == PING else None
         domain = _domain(net, method)
+        sessions: list[RunningApplication] = []
+        pings: list[RunningApplication] = []
+        blocks: list[BlockReport] = []
         if method in MARKINGS:
             sent, blocks = await _mark(net, domain, [*data, *cross], incidents,
                                        method=MARKINGS[method], run=run)  # fmt: skip
         else:
-            sent, blocks = await _observe(net, domain, [*data, *cross], incidents,
-                                          start_ns=start_ns, run=run)  # fmt: skip
+            async with connections(net) as switches:
+                await configure(net, switches, domain)
+                start_ns = run.clock.now_ns() + READY_NS
+                sessions = _probe(net, SESSIONS.get(method, 0), start_ns, lasts_s, options)
+                if method == PING:
+                    pings = [_ping(net, start_ns, lasts_s, options)]
+                async with Traffic(net, [*data, *cross], start_ns=start_ns) as traffic:
+                    set_spine = next_hop_setter(net, switches[SOURCE_LEAF])
+                    await cause(net, set_spine, incidents, start_ns, run.clock)
+                    sent = await traffic.finish()
     return Outcome(
         method=method,
         start_ns=min(int(sent[flow.id].sent["sent_ns"][0]) for flow in data),
         truth=_truth([sent[flow.id] for flow in data]),
         spines=_spines(net, data),
-        pings=pings.result if pings else None,
+        pings=pings[0].result if pings else None,
         sessions=[each.result for each in sessions],
         kept=kept.result if method in MODES else None,
         nodes=dict(enumerate(topo.switches(), start=1)),
@@ -190,19 +199,6 @@ def _domain(net: Network, method: str) -> Domain:
                     instructions=WANTED, mode=MODES[method])
     ] if method in MODES else []  # fmt: skip
     return Domain(COLLECTOR, watched, routes=routes(net))
-
-
-async def _observe(
-    net: Network, domain: Domain, flows: Sequence[Flow], incidents: Sequence[Incident],
-    *, start_ns: int, run: Run,
-) -> tuple[dict[int, FlowRecord], list[BlockReport]]:  # fmt: skip
-    """Send all flows during the incidents."""
-    async with connections(net) as switches:
-        await configure(net, switches, domain)
-        async with Traffic(net, flows, start_ns=start_ns) as traffic:
-            set_spine = next_hop_setter(net, switches[SOURCE_LEAF])
-            await cause(net, set_spine, incidents, start_ns, run.clock)
-            return await traffic.finish(), []
 
 
 async def _mark(
