@@ -50,7 +50,8 @@ PROGRAM = "p4src/int/with_ampm.p4"
 UDP = 17
 SWITCHES = (SOURCE_LEAF, *SPINES, SINK_LEAF)  # in the order in which marked packets meet them
 PROBE_PORTS = range(40_000, 40_008)  # source ports of STAMP sessions
-READY_NS = 2_000_000_000  # time until probes and traffic generators are ready
+# Time until traffic generators are ready, and time per probe application
+READY_NS, PROBE_READY_NS = 1_500_000_000, 500_000_000
 PROBES_END_S = 0.2  # probes stop this long before the data
 WANTED = (Instruction.NODE_ID | Instruction.LEVEL_1 | Instruction.LATENCY
           | Instruction.INGRESS_TIME | Instruction.EGRESS_TIME)  # fmt: skip
@@ -65,6 +66,7 @@ MARKINGS = {ONE_BIT: Method.STEP, TWO_BITS: Method.DOUBLE}
 IOAM_TRACE, IOAM_DEX = "IOAM trace", "IOAM DEX"
 IN_PACKETS = (INT_MD, IOAM_TRACE)  # only the last switch reports
 POSTCARDS = (INT_MX, INT_XD, IOAM_DEX)  # each switch reports each packet
+QUICK_METHODS = (STAMP_1, INT_XD, ONE_BIT)
 METHODS = (*PROBES, *MODES, IOAM_TRACE, IOAM_DEX, *MARKINGS)
 
 
@@ -119,8 +121,9 @@ async def measure(
         else:
             async with connections(net) as switches:
                 await configure(net, switches, domain)
-                start_ns = run.clock.now_ns() + READY_NS
-                sessions = _probe(net, SESSIONS.get(method, 0), start_ns, lasts_s, options)
+                count = SESSIONS.get(method, 0)
+                start_ns = run.clock.now_ns() + READY_NS + (count + 1) * PROBE_READY_NS
+                sessions = _probe(net, count, start_ns, lasts_s, options)
                 if method == PING:
                     pings = [_ping(net, start_ns, lasts_s, options)]
                 async with Traffic(net, [*data, *cross], start_ns=start_ns) as traffic:
