@@ -18,8 +18,11 @@ ELSEWHERE = {
     "test_int_end_to_end.py",
     "test_int_export.py",
     "test_int_process.py",
-    # uses results of C code that test_int_decoder.py and test_int_index.py test
+    # use results of C code that tests of the decoder and of the index test
     "test_int_store.py",
+    "test_ioam_dissector.py",
+    "test_ioam_options.py",  # it runs no C code
+    "test_ioam_store.py",
     "test_limits.py",
     "test_reader.py",
     "test_roce_application.py",

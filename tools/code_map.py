@@ -51,7 +51,8 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
         "collector": [
             "collectors/int/application.py", "collectors/int/decoder.py",
             "collectors/int/c/decode.c", "collectors/int/c/packet.c", "collectors/int/c/stack.c",
-            "collectors/int/c/metadata.c", "collectors/int/index.py", "collectors/int/c/index.c",
+            "collectors/int/c/metadata.c", "collectors/int/c/ioam.c",
+            "collectors/int/index.py", "collectors/int/c/index.c",
             "collectors/int/c/sequences.c", "collectors/int/c/pending.c",
             "collectors/int/c/paths.c", "collectors/int/clocks.py", "collectors/int/store.py",
             "collectors/int/export/*.py", "collectors/wireshark/int.lua",
@@ -68,7 +69,10 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
         ],
         "controller": ["controllers/ioam/domain.py", "controllers/ioam/*.py"],
         "collector": ["collectors/ioam/*.py"],
-        "experiments": ["experiments/shared/ioam/*.py", "experiments/ioam_*.py"],
+        "experiments": [
+            "experiments/shared/ioam/*.py", "experiments/ioam_*.py",
+            "experiments/shared/oam/*.py", "experiments/oam_*.py",
+        ],
     },
     "RDMA": {
         "switch": [

@@ -48,6 +48,8 @@ class Encoding:
     latency_unit_ns: int = 1  # unit of hop latencies
     # True if INT 1.0 has GEANT's format: 64-bit times and 16-bit level 2 interfaces
     int1_long_times: bool = False
+    # unit of the fraction of a second in IOAM: 1000 (POSIX), 1 (PTP), or 0 (NTP, 2^-32 s)
+    ioam_fraction_ns: int = 1000
 
 
 class Decoded(NamedTuple):
@@ -85,8 +87,9 @@ class Decoder:
         self.parse_errors: Counter[ParseStatus] = Counter()
         self.aside: deque[Fault] = deque(maxlen=ASIDE)
         self._settings = Settings(
-            encoding.timestamp_unit_ns, encoding.latency_unit_ns, encoding.marker, encoding.port,
-            encoding.dscp, encoding.dscp_mask, encoding.int1_long_times,
+            encoding.timestamp_unit_ns, encoding.latency_unit_ns, encoding.ioam_fraction_ns,
+            encoding.marker, encoding.port, encoding.dscp, encoding.dscp_mask,
+            encoding.int1_long_times,
         )  # fmt: skip
         kinds = (GROUP, REPORT, HOP, FAULT)
         self._arrays = {

@@ -46,6 +46,9 @@ class ParseStatus(enum.IntEnum):
     HOP_LENGTH = 15
     STACK = 16
     INT_CUT = 17
+    IOAM_OPTION = 18
+    NODE_LENGTH = 19
+    REMAINING_LENGTH = 20
 
 
 class Flag(enum.IntFlag):
@@ -80,7 +83,16 @@ class Bit(enum.IntFlag):
     INTERFACES2 = 0x0200
     UTILISATION = 0x0100
     BUFFER = 0x0080
+    HOP_LIMIT = 0x0002  # only in IOAM
     LAST = 0x0001
+
+
+class IoamField(enum.IntFlag):
+    """Fields of an IOAM option that have values (`ioam_has`)."""
+
+    SEQUENCE = 1
+    TIME = 2
+    FLOW = 4
 
 
 MD, MX = 1, 3
@@ -91,7 +103,8 @@ class Settings(ctypes.Structure):
     """struct int_settings."""
 
     _fields_ = [
-        ("timestamp_ns", c_uint64), ("latency_ns", c_uint64), ("marker", c_uint64),
+        ("timestamp_ns", c_uint64), ("latency_ns", c_uint64), ("fraction_ns", c_uint64),
+        ("marker", c_uint64),
         ("port", c_uint16), ("dscp", c_uint8), ("dscp_mask", c_uint8), ("long_times", c_uint8),
         ("none", c_uint8 * 3),
     ]  # fmt: skip
@@ -129,16 +142,18 @@ REPORT = np.dtype([
     ("first_hop", u4), ("at", u4), ("ds_at", u4), ("int_ds_at", u4), ("hops", u2),
     ("ds_words", u2), ("int_ds_words", u2), ("bits", u2), ("domain", u2), ("ds_bits", u2),
     ("ds_status", u2), ("int_bits", u2), ("int_domain", u2), ("int_ds_bits", u2),
-    ("int_ds_flags", u2), ("ip_length", u2), ("report_type", u1), ("inner_type", u1),
-    ("flags", u1), ("parse_status", u1), ("queue", u1), ("reason", u1), ("int_type", u1),
-    ("int_version", u1), ("int_flags", u1), ("hop_words", u1), ("remaining_hops", u1),
-    ("dscp", u1), ("original_dscp", u1), ("ttl", u1), ("is_local", u1), ("none", "V5"),
+    ("int_ds_flags", u2), ("ip_length", u2), ("ioam_namespace", u2),
+    ("report_type", u1), ("inner_type", u1), ("flags", u1), ("parse_status", u1), ("queue", u1),
+    ("reason", u1), ("int_type", u1), ("int_version", u1), ("int_flags", u1),
+    ("hop_words", u1), ("remaining_hops", u1), ("dscp", u1), ("original_dscp", u1), ("ttl", u1),
+    ("is_local", u1), ("ioam_type", u1), ("ioam_flags", u1), ("ioam_has", u1),
+    ("trace_type", u4), ("ioam_flow", u4), ("ioam_sequence", u8), ("ioam_time_ns", u8),
 ])  # fmt: skip
 HOP = np.dtype([
     ("latency_ns", u8), ("ingress_ns", u8), ("egress_ns", u8), ("report", u4), ("node", u4),
     ("ingress2", u4), ("egress2", u4), ("occupancy", u4), ("utilisation", u4),
     ("buffer_occupancy", u4), ("complement", u4), ("ds_at", u4), ("ingress", u2), ("egress", u2),
-    ("has", u2), ("queue", u1), ("buffer", u1), ("ds_words", u2), ("none", "V2"),
+    ("has", u2), ("queue", u1), ("buffer", u1), ("ds_words", u2), ("hop_limit", u1), ("none", "V1"),
 ])  # fmt: skip
 FAULT = np.dtype([("datagram", u4), ("offset", u4), ("parse_status", u1), ("none", "V3")])
 
@@ -211,6 +226,7 @@ NUMBERS = {
     **{f"REPORT_{flag.name}": flag.value for flag in Flag},
     **{f"INT_{flag.name}": flag.value for flag in IntFlag},
     **{f"BIT_{bit.name}": bit.value for bit in Bit},
+    **{f"IOAM_HAS_{field.name}": field.value for field in IoamField},
     "INT_MD": MD,
     "INT_MX": MX,
     "PATH_HOPS": PATH_HOPS,

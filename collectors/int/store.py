@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from collectors.int.decoder import Decoded
 from collectors.int.index import address
-from collectors.int.native import Bit, Flag, IntFlag
+from collectors.int.native import Bit, Flag, IntFlag, IoamField
 from telemark.errors import TestbedError
 from telemark.results.files import give_to_caller, make_folder
 
@@ -26,6 +26,14 @@ _INT_FLAGS = ", ".join(
     f"CASE WHEN int_type <> 0 THEN int_flags & {flag.value} <> 0 END AS {str(flag.name).lower()}"
     for flag in IntFlag
 )
+
+
+_IOAM, _OVERFLOW = 2, 8  # report type, and flag of a trace option
+
+
+def _option_field(name: str, field: IoamField) -> str:
+    """Return an SQL column for a field of an IOAM option, which is NULL if the option lacks it."""
+    return f"CASE WHEN ioam_has & {field.value} <> 0 THEN {name} END AS {name}"
 
 
 def _nullable(*names: str, bit: Bit) -> str:
@@ -41,7 +49,14 @@ TABLES = {
         NULLIF(flow, 0) AS flow, NULLIF(packet, 0) AS packet, {_FLAGS},
         CASE WHEN bits & {Bit.LAST.value} <> 0 THEN queue END AS drop_queue,
         CASE WHEN bits & {Bit.LAST.value} <> 0 THEN reason END AS drop_reason,
-        int_type, {_INT_FLAGS}, remaining_hops, hops, dscp, ttl, ip_length, parse_status
+        int_type, {_INT_FLAGS}, remaining_hops, hops, dscp, ttl, ip_length, parse_status,
+        CASE WHEN report_type = {_IOAM} THEN ioam_type END AS ioam_type,
+        CASE WHEN report_type = {_IOAM} THEN ioam_namespace END AS ioam_namespace,
+        CASE WHEN report_type = {_IOAM} THEN trace_type END AS trace_type,
+        CASE WHEN report_type = {_IOAM} THEN ioam_flags & {_OVERFLOW} <> 0 END AS ioam_overflow,
+        {_option_field("ioam_flow", IoamField.FLOW)},
+        {_option_field("ioam_sequence", IoamField.SEQUENCE)},
+        {_option_field("ioam_time_ns", IoamField.TIME)}
         FROM part""",
     "hops": f"""SELECT report, position, node, {_nullable("ingress", "egress", bit=Bit.INTERFACES)},
         {_nullable("latency_ns", bit=Bit.LATENCY)},
@@ -49,7 +64,8 @@ TABLES = {
         {_nullable("ingress_ns", bit=Bit.INGRESS)}, {_nullable("egress_ns", bit=Bit.EGRESS)},
         {_nullable("ingress2", "egress2", bit=Bit.INTERFACES2)},
         {_nullable("utilisation", bit=Bit.UTILISATION)},
-        {_nullable("buffer", "buffer_occupancy", bit=Bit.BUFFER)} FROM part""",
+        {_nullable("buffer", "buffer_occupancy", bit=Bit.BUFFER)},
+        {_nullable("hop_limit", bit=Bit.HOP_LIMIT)} FROM part""",
     "flows": """SELECT DISTINCT flow, source, destination, protocol, source_port, destination_port
         FROM part""",
 }

@@ -40,6 +40,16 @@ local main_fields = { -- 3.3.1
   { number("treport.ds_bits", "Domain specific metadata bits", 2, nil, nil, true), 4, 2 },
   { number("treport.ds_status", "Domain specific metadata status", 2, nil, nil, true), 6, 2 },
 }
+local ioam_types = {
+  [0] = "Pre-allocated trace", [1] = "Incremental trace", [2] = "Proof of transit", [3] = "Edge-to-edge",
+  [4] = "Direct export",
+}
+local ioam_fields = { -- reports of IOAM nodes: collectors/ioam/options.py
+  { number("treport.ioam.namespace", "Namespace ID", 2), 0, 2 },
+  { number("treport.ioam.type", "IOAM option type", 1, nil, ioam_types), 3, 1 },
+  { number("treport.ioam.trace_type", "Trace type", 3, nil, nil, true), 4, 3 },
+}
+local ioam_data_field = ProtoField.bytes("treport.ioam.data", "Node data")
 local drop_fields = {
   { number("treport.drop_queue", "Queue ID of the drop", 1), 0, 1 },
   { number("treport.drop_reason", "Drop reason", 1), 1, 1 },
@@ -96,8 +106,8 @@ local malformed = ProtoExpert.new("treport.malformed", "Malformed", expert.group
 
 report.fields = all_of(
   { individual_field, packet_field, tlv_field, extension_field, report_ds_field, old_ingress[1],
-    old_metadata[4][1][1] },
-  group_fields, individual_fields, main_fields, drop_fields, tlv_fields, old_fields, packet_fields,
+    old_metadata[4][1][1], ioam_data_field },
+  group_fields, individual_fields, main_fields, ioam_fields, drop_fields, tlv_fields, old_fields, packet_fields,
   packet6_fields, port_fields)
 report.experts = { malformed }
 
@@ -251,6 +261,32 @@ local function dissect_main(tvb, at, past, md_length, tree)
   return at + 8 + md_length
 end
 
+-- Dissects the main contents of a report of type 2. Returns the offset of the packet, or nothing.
+local function dissect_ioam(tvb, at, past, md_length, tree)
+  if at + 8 + md_length > past then
+    tree:add_proto_expert_info(malformed, "MD Length extends past the report")
+    return nil
+  end
+  add(tree, ioam_fields, tvb, at)
+  local kind, length = tvb:range(at + 4, 3), 0
+  for bit = 0, 21 do
+    length = length + 4 * kind:bitfield(bit, 1) * ((bit >= 8 and bit <= 10) and 2 or 1)
+  end
+  if kind:bitfield(22, 1) == 1 then
+    length = length + 4 + (length < md_length and 4 * tvb(at + 8 + length, 1):uint() or 0)
+  end
+  if length ~= md_length then
+    tree:add_proto_expert_info(malformed, "MD Length differs from the length of the node data in the trace type")
+    return nil
+  elseif length > 0 then
+    tree:add(ioam_data_field, tvb:range(at + 8, length))
+  end
+  if tvb(at - 4, 1):bitfield(4, 4) ~= 5 then
+    tree:add_proto_expert_info(malformed, "The packet of an IOAM report is IPv6")
+  end
+  return at + 8 + md_length
+end
+
 -- Dissects the individual report at `at`. Returns the offset of the next report, or nothing.
 local function dissect_individual(tvb, at, tree)
   local length = at + 4 <= tvb:len() and 4 * tvb(at + 1, 1):uint()
@@ -265,6 +301,8 @@ local function dissect_individual(tvb, at, tree)
   local inner = at + 4
   if kind == 1 then
     inner = dissect_main(tvb, inner, past, 4 * tvb(at + 2, 1):uint(), branch)
+  elseif kind == 2 then
+    inner = dissect_ioam(tvb, inner, past, 4 * tvb(at + 2, 1):uint(), branch)
   elseif kind ~= 0 then
     branch:add_proto_expert_info(malformed, "Report type without a defined format")
     inner = nil

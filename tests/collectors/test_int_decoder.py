@@ -250,7 +250,7 @@ MALFORMED = {
         ParseStatus.REPORT_LENGTH),
     "a length of 1.0 that its bits contradict": (
         bytes.fromhex("15000041") + bytes(16), ParseStatus.METADATA_LENGTH),
-    "type IOAM": (bytes.fromhex("20000000 00000001 24000000"), ParseStatus.REPORT_TYPE),
+    "a reserved type": (bytes.fromhex("20000000 00000001 34000000"), ParseStatus.REPORT_TYPE),
     "no room for the fixed part": (
         bytes.fromhex("20000000 00000001 10010000 00000000"), ParseStatus.METADATA_LENGTH),
     "fewer metadata than bits": (
@@ -321,8 +321,8 @@ def test_a_report_stands_whatever_is_wrong_with_its_packet(what: str) -> None:
 
 
 def test_reports_before_and_after_a_malformed_one_are_taken() -> None:
-    good, ioam = individual()[8:], bytes.fromhex("20010000 00000000")
-    part = decoded([individual()[:8] + good + ioam + good + bytes(3)])
+    good, reserved = individual()[8:], bytes.fromhex("30010000 00000000")
+    part = decoded([individual()[:8] + good + reserved + good + bytes(3)])
     assert len(part.reports) == 2
     offsets = part.faults[["offset", "parse_status"]].tolist()
     assert offsets == [(8 + len(good), ParseStatus.REPORT_TYPE),

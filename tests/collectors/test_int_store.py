@@ -138,13 +138,15 @@ def test_the_schema_is_stable(tmp_path: Path) -> None:
         "egress": "USMALLINT", "latency_ns": "UBIGINT", "queue": "UTINYINT",
         "occupancy": "UINTEGER", "ingress_ns": "UBIGINT", "egress_ns": "UBIGINT",
         "ingress2": "UINTEGER", "egress2": "UINTEGER", "utilisation": "UINTEGER",
-        "buffer": "UTINYINT", "buffer_occupancy": "UINTEGER", "run": "VARCHAR",
+        "buffer": "UTINYINT", "buffer_occupancy": "UINTEGER", "hop_limit": "UTINYINT",
+            "run": "VARCHAR",
     }  # fmt: skip
     assert [name for name, *_ in rows(tmp_path, "DESCRIBE reports")] == [
         "report", "time_ns", "reporter", "node", "hw_id", "sequence", "version", "flow", "packet",
         "intermediate", "tracked", "congested", "dropped", "drop_queue", "drop_reason", "int_type",
         "mtu_exceeded", "hops_exceeded", "discard", "remaining_hops", "hops", "dscp", "ttl",
-        "ip_length", "parse_status", "run",
+        "ip_length", "parse_status", "ioam_type", "ioam_namespace", "trace_type", "ioam_overflow",
+        "ioam_flow", "ioam_sequence", "ioam_time_ns", "run",
     ]  # fmt: skip
 
 

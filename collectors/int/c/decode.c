@@ -153,6 +153,8 @@ static enum parse_status read_report(const struct decoder *decoder, struct span 
     report->flags = at[3] >> 4;
     if (report->report_type == OF_INT)
         status = read_main(decoder, body, at[2], report);
+    else if (report->report_type == OF_IOAM)
+        status = read_ioam(decoder, body, at[2], report);
     else if (report->report_type == INNER_ONLY)
         report->parse_status = (uint8_t)read_inner(decoder, body, report);
     else

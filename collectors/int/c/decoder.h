@@ -46,6 +46,10 @@ struct int_hop *add_hop(const struct decoder *decoder, struct int_report *report
 enum parse_status read_packet(const struct decoder *decoder, enum first_header first, struct span span,
                          struct int_report *report);
 
+enum { OF_IOAM = 2 }; /* RepType */
+enum parse_status read_ioam(const struct decoder *decoder, struct span span, unsigned words,
+                            struct int_report *report);
+
 /* The part of a packet that follows the shim and the INT header. `port` is the original port, or 0
  * if the shim has none. `protocol` is the protocol of the next header, or 0 if payload follows. */
 struct after_int {

@@ -137,9 +137,12 @@ static void note_drop(struct int_flow *flow, const struct int_report *report)
 static void note_reported(struct int_index *index, uint32_t at, const struct int_report *report,
                       const struct int_hop *hops)
 {
-    bool is_stack = report->int_type == INT_MD && !(report->flags & REPORT_INTERMEDIATE);
+    bool is_trace = report->report_type == OF_IOAM && report->ioam_type <= IOAM_INCREMENTAL;
+    bool is_stack = (report->int_type == INT_MD || is_trace) &&
+                    !(report->flags & REPORT_INTERMEDIATE);
     bool is_partial = report->flags & REPORT_DROPPED || report->parse_status ||
-                      report->int_flags & (INT_HOPS_EXCEEDED | INT_MTU_EXCEEDED);
+                      report->int_flags & (INT_HOPS_EXCEEDED | INT_MTU_EXCEEDED) ||
+                      report->ioam_flags & IOAM_OVERFLOW;
     struct path_report reported = {hops, report->hops, report->time_ns, true};
     struct int_flow *flow = &index->flows[at].flow;
 

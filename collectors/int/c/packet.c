@@ -88,8 +88,9 @@ static bool has_int(const struct decoder *decoder, const struct int_report *repo
 
     *by_port = settings->port && report->key.protocol == PROTOCOL_UDP &&
                report->key.destination_port == settings->port;
-    /* TR, 3.4: a report may contain only the headers of a packet. */
-    if (!(report->flags & REPORT_TRACKED) || !left(*payload))
+    /* TR, 3.4: a report may contain only the headers of a packet. A report of an IOAM option does
+     * not also describe the INT stack. */
+    if (!(report->flags & REPORT_TRACKED) || report->report_type == OF_IOAM || !left(*payload))
         return false;
     if (*by_port)
         return true;

@@ -17,7 +17,7 @@ enum parse_status {
     PARSE_REPORT_LENGTH, /* a report is longer than the rest of the datagram */
     PARSE_TRAILING,      /* the rest after the last report is too short for another report */
     /* errors of a report; the report is then skipped */
-    PARSE_REPORT_TYPE,     /* report type is reserved, or is IOAM, which has no format yet */
+    PARSE_REPORT_TYPE,     /* report type is reserved */
     PARSE_METADATA_LENGTH, /* MD Length is longer than the report, or contradicts the bitmaps */
     /* errors in the content of a report; the metadata of the report are still valid */
     PARSE_INNER_TYPE, /* reserved */
@@ -31,6 +31,10 @@ enum parse_status {
     PARSE_HOP_LENGTH,  /* Hop ML does not match the bitmap */
     PARSE_STACK,       /* stack length is not a multiple of the hop length */
     PARSE_INT_CUT,     /* packet ends within the stack, so the oldest hops are missing */
+    /* errors of the IOAM option in a packet; PARSE_STACK and PARSE_INT_CUT also apply to it */
+    PARSE_IOAM_OPTION,      /* the option of the report is missing, or too short */
+    PARSE_NODE_LENGTH,      /* NodeLen does not match the trace type */
+    PARSE_REMAINING_LENGTH, /* RemainingLen is longer than the option */
     PARSE_STATUSES
 };
 
@@ -42,6 +46,11 @@ enum { INT_DISCARD = 4, INT_HOPS_EXCEEDED = 2, INT_MTU_EXCEEDED = 1 };
 
 /* Types of INT headers (INT, 5.1). INT 1.0 has the name "hop-by-hop" for INT-MD. */
 enum { INT_NONE = 0, INT_MD = 1, INT_MX = 3 };
+
+/* IOAM-Option-Type of a report (RFC 9197, 9326), and the fields that its option has. */
+enum { IOAM_PREALLOCATED = 0, IOAM_INCREMENTAL = 1, IOAM_E2E = 3, IOAM_DEX = 4 };
+enum { IOAM_HAS_SEQUENCE = 1, IOAM_HAS_TIME = 2, IOAM_HAS_FLOW = 4 };
+enum { IOAM_OVERFLOW = 8 }; /* flag of a trace option */
 
 /* Bits of metadata. RepMdBits (TR, 3.3.1) and the instruction bitmap (INT, 5.7) have the same order
  * of bits. Bit 0 is the most significant bit. */
@@ -55,6 +64,7 @@ enum {
     BIT_INTERFACES2 = 0x0200,
     BIT_UTILISATION = 0x0100,
     BIT_BUFFER = 0x0080,
+    BIT_HOP_LIMIT = 0x0002, /* only in IOAM; reserved in a report and in INT */
     BIT_LAST = 0x0001 /* in a report: queue and drop reason; in INT: checksum complement */
 };
 
@@ -62,6 +72,7 @@ enum {
 struct int_settings {
     uint64_t timestamp_ns; /* unit of 64-bit timestamps */
     uint64_t latency_ns;   /* unit of hop latencies */
+    uint64_t fraction_ns;  /* unit of the fraction of a second in IOAM; 0 means 2^-32 s (NTP) */
     uint64_t marker;       /* probe marker that follows TCP or UDP; 0 means none */
     uint16_t port;         /* UDP destination port that indicates INT; 0 means none */
     uint8_t dscp;          /* DSCP that indicates INT; it is compared under dscp_mask */
@@ -114,6 +125,7 @@ struct int_report {
     uint16_t domain, ds_bits, ds_status;
     uint16_t int_bits, int_domain, int_ds_bits, int_ds_flags;
     uint16_t ip_length;    /* Total Length of IPv4, or Payload Length of IPv6 */
+    uint16_t ioam_namespace;
     uint8_t report_type, inner_type;
     uint8_t flags;
     uint8_t parse_status;       /* parse error in the content of the report */
@@ -128,7 +140,13 @@ struct int_report {
     /* whether the metadata of the last hop are from the report itself; this hop is the reporting
      * node */
     uint8_t is_local;
-    uint8_t none[5];
+    uint8_t ioam_type;     /* IOAM-Option-Type of a report of type IOAM */
+    uint8_t ioam_flags;    /* of a trace option */
+    uint8_t ioam_has;      /* IOAM_HAS_...: fields of the option that have values */
+    uint32_t trace_type;   /* of the trace option, or of the report if there is no trace option */
+    uint32_t ioam_flow;    /* Flow ID of DEX */
+    uint64_t ioam_sequence; /* sequence number of DEX, or of the edge-to-edge option */
+    uint64_t ioam_time_ns; /* edge-to-edge option: time at the encapsulating node */
 };
 
 /* Metadata of one node. They are from a stack, or from the report itself. */
@@ -138,9 +156,9 @@ struct int_hop {
     uint32_t report;                /* index of the report of this hop */
     uint32_t node;
     uint32_t ingress2, egress2;     /* level 2 interfaces */
-    uint32_t occupancy;             /* occupancy of the queue, 24 bits */
+    uint32_t occupancy;             /* occupancy of the queue; 24 bits in INT, 32 in IOAM */
     uint32_t utilisation;
-    uint32_t buffer_occupancy;      /* 24 bits */
+    uint32_t buffer_occupancy;      /* as occupancy */
     uint32_t complement;            /* checksum complement */
     /* offset of the domain specific metadata of this hop; it counts from the start of the input */
     uint32_t ds_at;
@@ -150,7 +168,8 @@ struct int_hop {
                                      * means "not available" */
     uint8_t queue, buffer;
     uint16_t ds_words;
-    uint8_t none[2];
+    uint8_t hop_limit;              /* Hop Limit that an IOAM node received */
+    uint8_t none;
 };
 
 /* A parse error, and where it occurred. */

@@ -1,0 +1,1 @@
+"""Telemetry methods on the same traffic and the same incidents."""

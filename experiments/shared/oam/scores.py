@@ -1,0 +1,105 @@
+"""Comparison of what a method observed with the incidents and with ground truth."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from experiments.shared.oam.incidents import Incident, Kind
+from experiments.shared.oam.observations import (
+    DELAY,
+    LOSS,
+    PATH,
+    Event,
+    Observed,
+)
+from experiments.shared.oam.run import Outcome, Truth
+
+# An incident may also concern packets that entered the fabric shortly before it. It may concern
+# packets of a time after its end, while a queue drains.
+AHEAD_NS, GRACE_NS = 5_000_000, 60_000_000
+EVENT_OF = {Kind.LOSS: LOSS, Kind.QUEUE: DELAY, Kind.SLOW: DELAY, Kind.REROUTE: PATH}
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a method knows about one incident. Unknown values are NaN or 0."""
+
+    method: str
+    incident: Incident
+    detected: bool
+    located: bool
+    detection_s: float  # time from the start of the incident until it is known
+    loss: float  # measured loss ratio during the incident
+    true_loss: float
+    added_delay_ms: float  # maximum delay during the incident minus the minimum delay of the run
+    true_added_delay_ms: float
+
+
+def score(outcome: Outcome, observed: Observed, incidents: Sequence[Incident]) -> list[Score]:
+    """Return the score of a method for each incident."""
+    return [_score(outcome, observed, each, outcome.truth) for each in incidents]
+
+
+def count_false_alarms(
+    outcome: Outcome, observed: Observed, incidents: Sequence[Incident]
+) -> int:  # fmt: skip
+    """Count the events outside of incidents of their kind."""
+    return sum(
+        not any(event.kind == EVENT_OF[each.kind] and _overlaps(event, _span_ns(outcome, each))
+                for each in incidents)
+        for event in observed.events
+    )  # fmt: skip
+
+
+def _score(outcome: Outcome, observed: Observed, incident: Incident, truth: Truth) -> Score:
+    span = start_ns, end_ns = _span_ns(outcome, incident)
+    events = [event for event in observed.events
+              if event.kind == EVENT_OF[incident.kind] and _overlaps(event, span)]  # fmt: skip
+    in_span = (truth.sent_ns >= start_ns) & (truth.sent_ns <= end_ns)
+    known_ns = min((event.known_ns for event in events), default=np.nan)
+    passed = ~truth.lost
+    base_ns = truth.delay_ns[passed].min()
+    return Score(
+        method=outcome.method,
+        incident=incident,
+        detected=bool(events),
+        located=any(event.where == incident.where for event in events),
+        detection_s=(known_ns - start_ns - AHEAD_NS) / 1e9,
+        loss=_measured_loss(observed, events, span, int(np.count_nonzero(in_span)), incident),
+        true_loss=float(truth.lost[in_span].mean()),
+        added_delay_ms=_measured_delay_ms(observed, span),
+        true_added_delay_ms=float(truth.delay_ns[in_span & passed].max() - base_ns) / 1e6,
+    )
+
+
+def _measured_loss(
+    observed: Observed, events: Sequence[Event], span: tuple[int, int], packets: int,
+    incident: Incident,
+) -> float:  # fmt: skip
+    """Return the loss ratio: of probes, or of all packets that the data flows sent."""
+    if incident.kind is not Kind.LOSS:
+        return float("nan")
+    lost = sum(event.packets for event in events)
+    if observed.probes_ns is not None:
+        packets = sum(span[0] <= each <= span[1] for each in observed.probes_ns)
+    return lost / packets if packets else float("nan")
+
+
+def _measured_delay_ms(observed: Observed, span: tuple[int, int]) -> float:
+    delays = [each.delay_ns for each in observed.samples
+              if each.last_ns >= span[0] and each.first_ns <= span[1]]  # fmt: skip
+    if not delays:
+        return 0.0
+    return (max(delays) - min(each.delay_ns for each in observed.samples)) / 1e6
+
+
+def _span_ns(outcome: Outcome, incident: Incident) -> tuple[int, int]:
+    start_ns, end_ns = (
+        outcome.start_ns + round(each * 1e9) for each in (incident.start_s, incident.end_s)
+    )
+    return start_ns - AHEAD_NS, end_ns + GRACE_NS
+
+
+def _overlaps(event: Event, span: tuple[int, int]) -> bool:
+    return event.last_ns >= span[0] and event.first_ns <= span[1]
