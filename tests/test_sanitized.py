@@ -37,6 +37,7 @@ ELSEWHERE = {
     "test_roce_rxe_switch.py",
     "test_roce_work_partition.py",
     "test_thread_races.py",  # uses another sanitizer
+    "test_tna_network.py",  # its C code runs in separate processes
     "test_widths.py",  # runs little or no C code
     "test_unmapping.py",  # code with sanitizers stays mapped
 }
