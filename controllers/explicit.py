@@ -1,7 +1,7 @@
 """Observer of explicit flow measurements: watched connections, and delay and loss of a stream.
 
-It configures and reads p4src/explicit/explicit.p4. All counts are cumulative, so the difference of
-two readings is the count of the time between them.
+This module configures and reads p4src/explicit/explicit.p4. All counts are cumulative, so the
+difference of two readings is the count of the time between them.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class DelaySamples:
 
     count: int
     sum_us: int
-    min_us: int  # 0 without samples, as max_us
+    min_us: int  # min_us and max_us are 0 without samples
     max_us: int
 
     @property
@@ -138,7 +138,7 @@ class LossCounts:
 
 @dataclass(frozen=True)
 class TripCounts:
-    """Complete pairs of trains with the round-trip loss bit, and their packets."""
+    """Complete pairs of trains of packets with the round-trip loss bit, and their packets."""
 
     pairs: int
     generated: int  # packets in the first trains

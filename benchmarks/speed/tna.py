@@ -131,7 +131,7 @@ async def cross_fabric(
 
 
 def entries(net: Network, topo: LeafSpine, switch: str) -> list[fy.P4TableEntry]:
-    """Return the routes of a switch: a host, or the first of several next hops."""
+    """Return the routes of a switch: to its hosts, and through the first next hop to others."""
     hosts = [name for name in net.neighbours(switch) if not topo.isSwitch(name)]
     hops = [(f"{net.host(name).IP()}/32", name, net.host(name).MAC()) for name in hosts]
     hops += [(route.prefix, route.next_hops[0], ANY_MAC) for route in topo.routes(switch)]

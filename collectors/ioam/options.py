@@ -107,7 +107,7 @@ class NodeData:
     egress: int | None = None
     seconds: int | None = None  # time at which the node received the packet
     fraction: int | None = None
-    transit_delay: int | None = None  # ns; bit 31 says that the delay was too long
+    transit_delay: int | None = None  # ns; bit 31 is set if the delay was too long
     namespace_data: int | None = None
     queue_depth: int | None = None
     checksum: int | None = None
@@ -410,7 +410,7 @@ def _bits(mask: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Report:
-    """Report of an IOAM node (see the module's docstring), as the only report of a datagram."""
+    """Report of an IOAM node. The module's docstring has its format. A datagram has one report."""
 
     node: int  # 32 bits
     sequence: int = 0  # 22 bits; per node and hardware subsystem
@@ -427,7 +427,7 @@ class Report:
         data = self.data.encode(self.trace_type)
         packet = self.packet + bytes(-len(self.packet) % 4)
         words = 2 + len(data) // 4 + len(packet) // 4
-        flags = 0xA0 if self.is_drop else 0x20  # D, F
+        flags = 0xA0 if self.is_drop else 0x20  # bits D (dropped) and F (flow)
         return (
             struct.pack(">II", 2 << 28 | self.hw_id << 22 | self.sequence, self.node)
             + bytes([REPORT_TYPE << 4 | 5, min(words, 255), len(data) // 4, flags])

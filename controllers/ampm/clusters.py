@@ -3,8 +3,8 @@
 The measuring points of a flow are the nodes of a directed graph, the monitoring network. A link
 leads from each point to the points that a packet may pass next. With ECMP, a packet may take any of
 several links, so the counters of two points no longer count the same packets. A cluster is a
-smallest set of links for which they do: all packets that enter it at its inputs leave it at its
-outputs, or are lost in it.
+smallest set of links whose counters can be compared: each packet that enters the cluster at one of
+its inputs leaves it at one of its outputs, or is lost in it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -19,7 +19,7 @@ Graph = Mapping[Point, Collection[Point]]  # point -> points that a packet may p
 
 @dataclass(frozen=True)
 class Cluster:
-    """A set of links. Its inputs are the points where links start, its outputs where links end."""
+    """A set of links. Its inputs are the start points of the links, its outputs the end points."""
 
     links: frozenset[Link]
 
@@ -34,9 +34,10 @@ class Cluster:
         return sorted({end for _, end in self.links})
 
     def records(self, known: Mapping[Point, PointRecord]) -> tuple[PointRecord, PointRecord]:
-        """Return the records of one block at all inputs together, and at all outputs together.
+        """Return one record for all inputs of the cluster in a block, and one for all outputs.
 
-        `mean_delay` and `sample_delays` (records.py) of the two records are delays of the cluster.
+        From these two records, `mean_delay` and `sample_delays` (records.py) compute delays of the
+        cluster.
         """
         first, second = (
             _joined([known[point] for point in points]) for points in (self.inputs, self.outputs)
@@ -48,9 +49,9 @@ class Cluster:
     ) -> int:
         """Return how many packets of a block were lost in the cluster.
 
-        With multicast, the result is a number of copies. `copies` has the number of copies at
-        the outputs that each packet of an input becomes, by input (default: 1). For example, a
-        switch with three egress ports in the group makes three copies of each arriving packet.
+        With multicast, the result is a number of copies. `copies` maps each input to the number of
+        copies that reach the outputs per packet at this input (default: 1). For example, a switch
+        with three egress ports in the group makes three copies of each arriving packet.
         """
         factors = copies or {}
         return sum(known[point].packets * factors.get(point, 1) for point in self.inputs) - sum(
@@ -62,7 +63,7 @@ def partition(links: Iterable[Link]) -> list[Cluster]:
     """Partition a monitoring network into clusters: the algorithm of RFC 9342, section 5.1.
 
     Links with the same start form a group. Groups that have an end in common are then merged, until
-    no two groups have one in common. The clusters are sorted by their first input.
+    no two groups have an end in common. The clusters are sorted by their first input.
     """
     groups: dict[Point, set[Link]] = {}
     for link in links:
@@ -83,10 +84,11 @@ def flow_graph(
     sources: Iterable[str],
     destinations: Iterable[str],
 ) -> dict[Point, set[Point]]:
-    """Return the points that packets from `sources` to `destinations` may pass, and their order.
+    """Return the points that packets between hosts may pass, each with the possible next points.
 
-    All names are those of hosts. `links` and `hosts` are those of the topology. Packets use all
-    shortest paths. Each switch has two points, "arrivals" and "departures".
+    The packets go from the hosts `sources` to the hosts `destinations`, on all shortest paths.
+    `links` and `hosts` are all links and hosts of the topology. Each switch has two points,
+    "arrivals" and "departures".
     """
     ways: dict[str, dict[str, tuple[str, ...]]] = {}  # switch -> destination -> next hops
     edges = [next_hops(links, hosts, source) for source in sources]
@@ -132,7 +134,8 @@ def monitoring_links(graph: Graph, points: Collection[Point]) -> set[Link]:
 def _joined(records: Collection[PointRecord]) -> PointRecord:
     """Return one record of the packets of several points in one block.
 
-    A hash of which two points have samples may belong to two packets, so its samples are left out.
+    If two points have samples with the same hash, the samples may belong to two packets. They are
+    left out.
     """
     blocks = {record.block for record in records}
     if len(blocks) != 1:

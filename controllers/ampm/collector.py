@@ -180,7 +180,7 @@ class Collector:
 
     @property
     def read_bytes(self) -> int:
-        """Length of all P4Runtime messages that have read records (without readout packets)."""
+        """Total length of the P4Runtime messages that read records (without readout packets)."""
         return sum(session.read_bytes for session in self._sessions.values())
 
     @property

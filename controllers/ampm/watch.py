@@ -114,8 +114,8 @@ class WatchedFlow:
     the option, the option and the addresses identify the packets. Otherwise, the flow needs a
     `tunnel`. The first switch then puts packets into outer packets with the option, and the last
     switch unpacks them. Between these switches, frames are 48 bytes longer. The option is in a
-    hop-by-hop header, or, with `end_to_end`, in a destination options header. Only the two ends of
-    the tunnel measure then.
+    hop-by-hop header, or, with `end_to_end`, in a destination options header. In a destination
+    options header, only the two ends of the tunnel measure.
 
     Raises ValueError for invalid parameters.
     """
@@ -230,9 +230,10 @@ NamedPoint_co = TypeVar("NamedPoint_co", bound=Named, covariant=True)
 class Multipoint(Generic[NamedPoint_co]):
     """Measuring points of a flow that has several paths (RFC 9342), e.g. because of ECMP.
 
-    Every packet enters the domain at one of the points `first`, which marks it, and leaves it at
-    one of the points `last`, which clears the mark. The points `middle` observe. A packet must pass
-    no point `first` or `last` in the middle of its path. See controllers/ampm/clusters.py.
+    Every packet enters the domain at one of the points in `first`, which marks the packet. It
+    leaves the domain at one of the points in `last`, which clears the mark. The points in `middle`
+    only observe. Between the two ends of its path, a packet must not pass a point in `first` or
+    `last`. See controllers/ampm/clusters.py.
     """
 
     first: Sequence[NamedPoint_co]
@@ -244,7 +245,7 @@ class Multipoint(Generic[NamedPoint_co]):
 
 
 FlowPath = Sequence[NamedPoint_co] | Multipoint[NamedPoint_co]
-"""Measuring points of a flow: in order if it has one path, else a Multipoint."""
+"""Measuring points of a flow: a sequence if the flow has one path, else a Multipoint."""
 
 
 class Watch(NamedTuple):

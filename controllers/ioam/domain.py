@@ -5,7 +5,8 @@
     async with connections(net) as switches:
         await configure(net, switches, domain)
 
-Ports to hosts are the edge of the domain, except for Linux routers. IOAM begins and ends there.
+IOAM begins and ends at the edge of the domain: at the ports of switches that lead to hosts. A host
+that is a Linux router of the domain does not count as a host here.
 """
 
 import asyncio
@@ -52,13 +53,14 @@ class Route:
 class Domain:
     """Flows and namespaces of a domain, and the destination of reports.
 
-    `collector` is the host that receives reports, at UDP port `port`; a map gives each switch its
-    own collector. All switches know the default namespace 0 and `namespaces`. `mtu_bytes` is the
-    MTU of links inside of the domain, where IOAM makes packets longer. `routers` are hosts that
-    forward packets as transit nodes (controllers/ioam/linux.py). IOAM from outside is removed with
-    `strips_foreign`; otherwise, its packets are dropped. Without `reports_edge`, the last switch
-    only removes IOAM; direct export is not affected. `addresses` are the IPv6 addresses of hosts.
-    Switches with `routes` are IPv6 routers: they forward by MAC address only to the collector.
+    `collector` is the host that receives reports, at UDP port `port`; it can be a map from each
+    switch to its own collector. All switches know the default namespace 0 and `namespaces`.
+    `mtu_bytes` is the MTU of links inside the domain, where IOAM makes packets longer. `routers`
+    are hosts that forward packets as transit nodes (controllers/ioam/linux.py). If a packet with
+    IOAM options comes from outside, the first switch removes them with `strips_foreign`, and
+    otherwise drops the packet. Without `reports_edge`, the last switch removes the options without
+    a report. Direct export is not affected. `addresses` are the IPv6 addresses of hosts. Switches
+    with `routes` are IPv6 routers: they forward by MAC address only to the collector.
     """
 
     collector: str | Mapping[str, str]
@@ -185,7 +187,7 @@ def _namespace_entries(domain: Domain) -> list[fy.P4TableEntry]:
 
 
 def _port_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
-    """Return entries with the MTU of each port, and for the ports at the edge of the domain."""
+    """Return the entries that distinguish ports inside the domain from ports at its edge."""
     found = []
     for name in net.neighbours(switch):
         port = net.port(switch, name)

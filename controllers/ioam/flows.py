@@ -19,7 +19,7 @@ MAX_WORDS = 61  # an IPv6 option has at most 255 bytes: (255 - 10) // 4
 class TraceOption:
     """Trace option with space for the data of `nodes` nodes.
 
-    Packets with `is_active` end at the last node of the domain (RFC 9322).
+    With `is_active`, the last node of the domain drops the packets (active flag, RFC 9322).
     """
 
     trace_type: TraceType
@@ -118,7 +118,7 @@ class IoamFlow:
         return any(ip_address(host) in ip_network(self.src_addr) for host in hosts)
 
     def entry(self, number: int) -> fy.P4TableEntry:
-        """Return the entry of the flow for a switch's table `flows`; flows have numbers."""
+        """Return the entry of table `flows` for flow number `number`."""
         name, parameters = self.option.action() if self.option else ("insert_edge_to_edge", {})
         action = fy.Action(
             name, flow=number, namespace_id=self.namespace, e2e_type=int(self.e2e),

@@ -1,7 +1,7 @@
 """Linux routers as IOAM transit nodes.
 
 Linux fills pre-allocated trace options since version 5.15. It does not know incremental trace
-options, edge-to-edge options and direct export, and passes them unchanged.
+options, edge-to-edge options and direct export, and forwards them unchanged.
 """
 
 import shutil
@@ -21,9 +21,9 @@ class LinuxRouter:
     """Configuration of a Linux router in a network namespace.
 
     `interfaces` are the devices and their IOAM interface ids. `routes` are routes to single
-    addresses; their `neighbour` is a device, and their MAC address that of the next hop. `schema`
-    is the opaque state snapshot: its id (24 bits) and its data (a multiple of four bytes). `enter`
-    is a command prefix that enters the namespace.
+    addresses: `neighbour` of a route is a device, and `mac` is the MAC address of the next hop.
+    `schema` is the opaque state snapshot: its id (24 bits) and its data (a multiple of four bytes).
+    `enter` is a command prefix that enters the network namespace.
     """
 
     node: int
@@ -79,7 +79,7 @@ class LinuxRouter:
 
 
 def missing() -> str:
-    """Return why this machine has no IOAM transit nodes, or an empty string."""
+    """Return why this machine cannot run IOAM transit nodes, or an empty string."""
     if not SYSCTL.exists():
         return "this kernel has no IOAM (CONFIG_IPV6, Linux 5.15 or newer)"
     if shutil.which("ip") is None:

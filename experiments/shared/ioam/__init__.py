@@ -1,1 +1,1 @@
-"""Code of the experiments about IOAM."""
+"""Code shared by IOAM experiments."""
