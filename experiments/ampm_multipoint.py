@@ -150,7 +150,7 @@ class Delays:
     mean_us: NDArray[np.float64]  # errors of means in blocks without loss in the cluster
     lossy_mean: NDArray[np.float64]  # errors of means in other blocks, normalized to theory
     sample_us: NDArray[np.float64]  # errors of hashed samples
-    unmatched: int  # hashed samples whose time is that of no packet
+    unmatched: int  # hashed samples whose time matches no packet
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,22 @@
 """Explicit flow measurements: where do the QUIC bits of RFC 9506 agree with ground truth?
 
-Hosts set measurement bits in the first byte of QUIC-like short headers: spin and delay bit for the
-RTT, square (Q), reflection square (R), loss event (L) and round-trip loss bit (T) for loss. A
-switch in the middle of the path measures RTT and loss of three connections from these bits, one
-connection per scheme. Both hosts send at a constant rate. The links of the path have no loss, or
-lose packets in one place or in all places. In further runs, a link holds back some packets, so that
-later packets overtake them, or the applications of the hosts pause. A capture at the switch and the
-records of the hosts show which packets passed, and are ground truth. Without reordering, Q, R and L
-must count each packet. With loss, all loss ratios must have the distribution of theory. With
-reordering, Q cuts a block in three if a packet is later than the marking block threshold X. In
-virtual time, the number of cut blocks must have the distribution of theory, too, and each RTT of
-the delay bit must exceed the delay of the path by at most 2 ms, for which the two hosts may hold a
-sample. On bmv2, a capacity probe determines the rate.
+Hosts set measurement bits in the first byte of QUIC-like short headers. The spin bit and the delay
+bit measure the RTT. The bits square (Q), reflection square (R), loss event (L) and round-trip loss
+(T) measure loss. A switch in the middle of the path measures RTT and loss of three connections from
+these bits, one connection per scheme. Both hosts send at a constant rate. The links of the path
+have no loss, or lose packets in one place or in all places. In further runs, a link holds back some
+packets, so that later packets overtake them, or the applications of the hosts pause. A capture at
+the switch and the records of the hosts are ground truth: they show which packets passed. Without
+reordering, Q, R and L must count each packet. With loss, all loss ratios must have the distribution
+that theory predicts. With reordering, Q cuts a block in three if a packet is later than the marking
+block threshold X. In virtual time, the number of cut blocks must also have the distribution that
+theory predicts. Each host may delay a sample of the delay bit by 1 ms, so each RTT must exceed the
+delay of the path by at most 2 ms. On bmv2, a capacity probe determines the rate.
 
 Claim: Without reordering, Q, R and L count each packet, so they distinguish loss before the switch
 from loss behind it. The delay bit shows the RTT of its own packets plus at most 2 ms, but pauses
 leave few samples. With pauses, the spin bit is wrong. With reordering, the spin bit, T and L are
-wrong, and also Q and R if packets are later than X.
+wrong. Q and R are wrong if packets are more than X packets late.
 
 Published: RFC 9506: the spin bit measures application delays and is sensitive to reordering
 (section 3.2), the delay bit errs by at most 2 ms (3.2.2), Q and L give the loss before and behind
@@ -58,7 +58,7 @@ from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep_seeds
 
-LOSS = 0.02  # of each link with loss
+LOSS = 0.02  # loss ratio of each link with loss
 PLACES = {  # links with loss, in the order of SEGMENTS
     "none": (0, 0, 0, 0),
     "upstream": (LOSS, 0, 0, 0),
@@ -67,7 +67,7 @@ PLACES = {  # links with loss, in the order of SEGMENTS
     "all": (LOSS, LOSS, LOSS, LOSS),
 }
 HELD = 0.01  # fraction of packets that others overtake
-# Numbers m of overtaking packets. Up to 3 X, the late packets at the end of one block count as one.
+# Numbers m of packets that overtake each late packet. Up to 3 X, one block cuts the next only once.
 SWEPT_PACKETS = (2, 4, THRESHOLD, 10, 12, 16, 3 * THRESHOLD)
 SWEPT_PAUSES_MS = (3.0, 10.0, 30.0, 100.0, 300.0)
 SHORT_PACKETS, SHORT_PAUSES_MS = (3 * THRESHOLD,), (100.0,)  # in real time, and with --quick
@@ -168,7 +168,8 @@ def is_determined(r: StreamResult, truth: Square) -> bool:
 def is_in_time(setting: Setting) -> bool:
     """Return whether no packet is so late that its sender detects it as lost (RFC 9002, 6.1).
 
-    Two intervals are a bound of the wait for the acknowledgement. An endpoint waits for 1/8 RTT.
+    A receiver delays an acknowledgement by at most two packet intervals. A sender tolerates a delay
+    of 1/8 RTT.
     """
     late_us = setting.held_us + 2e6 / setting.rate_pps
     is_soon = not setting.held_packets or late_us <= RTT_US / 8
@@ -376,7 +377,7 @@ def draw(results: Sequence[StreamResult]) -> Figure:
     draw_reordering(reordered, results)
     draw_rtts(late, results, lambda s: bool(s.held_packets) or s.name == "none",
               lambda s: s.held_packets)  # fmt: skip
-    late.set_xlabel(f"Packets that overtake {100 * HELD:g} %")
+    late.set_xlabel("Overtaking packets per late packet")
     draw_rtts(paused, results, lambda s: bool(s.pause_ms) or s.name == "none",
               lambda s: s.pause_ms)  # fmt: skip
     paused.set_xlabel("Mean pause (ms)")
@@ -405,7 +406,7 @@ def draw_places(axes: Axes, results: Sequence[StreamResult]) -> None:
 
 
 def draw_reordering(axes: Axes, results: Sequence[StreamResult]) -> None:
-    """Draw the loss ratios of all methods on a path without loss, by the number of overtakers."""
+    """Draw the loss ratios of all methods under reordering, on a path without loss."""
     for number, (name, scheme, value, _) in enumerate(LOSSES):
         found = choose(results, scheme, lambda s: bool(s.held_packets) or s.name == "none")
         percent = [[100 * value(report) for report in reports] for reports in found.values()]
@@ -420,7 +421,7 @@ def draw_reordering(axes: Axes, results: Sequence[StreamResult]) -> None:
     axes.plot(packets, theory, color=plots.COLOURS[0], marker="", label="Q, theory")
     axes.axvline(THRESHOLD, color="black", linestyle=":", linewidth=0.8, label="X")
     axes.set_yscale("symlog", linthresh=1)
-    axes.set(xlabel=f"Packets that overtake {100 * HELD:g} %", ylabel="Loss ratio (%)")
+    axes.set(xlabel="Overtaking packets per late packet", ylabel="Loss ratio (%)")
     plots.legend(axes, 2)
 
 
@@ -492,14 +493,16 @@ def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
         "Loss and RTT by explicit measurement bits, for the stream to the server, at the switch in "
-        f"the middle of a path with four links of {LINK_DELAY_US / 1000:g} ms per round trip. "
+        f"the middle of a path. A round trip takes four links of {LINK_DELAY_US / 1000:g} ms. "
         f"Both endpoints send {options.rate:,} packets/s for {options.duration:g} s "
         f"({plots.runs(options.seeds, options.time)}, on {options.target}). (a) Links with loss "
         f"lose {100 * LOSS:g} %. Q shows the loss before the switch, L that of the path, R that of "
         "the opposite direction and before the switch, T that of a round trip. (b) Reordering "
-        f"without loss; X = {THRESHOLD} is the marking block threshold. (c) RTT under reordering "
-        "and (d) with pauses of the applications: mean, minimum and maximum. Delay samples that "
-        "wait for more than 1 ms are not reflected, so long pauses leave few or no samples."
+        f"without loss: {100 * HELD:g} % of the packets are late, by the number of packets that "
+        f"overtake each of them; X = {THRESHOLD} is the marking block threshold. (c) RTT under "
+        "reordering and (d) with pauses of the applications: mean, minimum and maximum. Delay "
+        "samples that wait for more than 1 ms are not reflected, so long pauses leave few or no "
+        "samples."
     )
 
 

@@ -1,19 +1,20 @@
 """IOAM node by node: does the data of P4 switches and Linux routers equal ground truth?
 
-Packets cross three P4 switches and two Linux routers in turn. The first switch inserts IOAM options
-into IPv6 hop-by-hop headers (RFC 9197, 9326, 9486), in place or in an outer IPv6 header (RFC 2473).
-The Linux kernel and the switches add node data. The last switch removes the options, and reports
-them to a collector. Six kinds of packets have different options: all twelve defined fields,
-undefined fields, opaque state snapshots, too little space, an incremental trace option, and direct
-export. The first kinds also have an edge-to-edge option. Packets come in bursts, so that they meet
-queues. Captures of the switch ports are ground truth. All values of switches must be equal to it,
-to the microsecond and the packet. In real time, any queue length between the arrival of the packet
-and its reception by the switch is correct. A timestamp of Linux must lie between the times at which
-the switch before the router sent the packet and the switch behind it received the packet. Ids,
-ports, hop limits, flags, and fields that a node does not know must be exact at both kinds of nodes.
-Each packet must leave the domain as it came, apart from addresses of the link and the hop limit. In
-virtual time, hosts run no kernel, so all five nodes are P4 switches. On bmv2, timestamps must lie
-within the time that packets spent in bmv2, allowing for the known clock error.
+Packets alternately cross three P4 switches and two Linux routers. The first switch inserts IOAM
+options into IPv6 hop-by-hop headers (RFC 9197, 9326, 9486), in place or in an outer IPv6 header
+(RFC 2473). The Linux kernel and the switches add node data. The last switch removes the options,
+and reports them to a collector. Six kinds of packets have different options: all twelve defined
+fields, undefined fields, opaque state snapshots, too little space, an incremental trace option, and
+direct export. Packets with all fields, and those with snapshots, also have an edge-to-edge option.
+Packets come in bursts, so that they meet queues. Captures of the switch ports are ground truth. All
+values of switches must be equal to it, to the microsecond and the packet. In real time, any queue
+length between the arrival of the packet and its reception by the switch is correct. A timestamp of
+Linux must lie between the times at which the switch before the router sent the packet and the
+switch behind it received the packet. Ids, ports, hop limits, flags, and fields that a node does not
+know must be exact at both kinds of nodes. Each packet must leave the domain as it came, apart from
+MAC addresses and the hop limit. In virtual time, hosts run no kernel, so all five nodes are P4
+switches. On bmv2, timestamps must lie within the time that packets spent in bmv2, allowing for the
+known clock error.
 
 Claim: All IOAM data of P4 switches and of Linux routers on one path equal ground truth, and no IOAM
 leaves the domain.

@@ -1,16 +1,16 @@
 """The published RDMA prototype and Telemark: is the memory of the collector equal to the model?
 
 The published switch program is written for a Tofino. minip4 compiles and runs it unchanged. It is
-not part of Telemark: fetch it, and pass its folder with --prototype. The program and Telemark's get
-the same TCP segments, and write a record of each one into the memory of a collector, with RoCEv1
-over a reliable connection. The responder of the collector checks iCRC, sequence number, key and
-bounds of each packet. Linux's rdma_rxe cannot receive RoCEv1. The memory must equal a model, byte
-by byte. The model of the published program includes the effect of its faults: it records IPv4
-segments only with a TOS of 6, and without addresses, its sequence number has 16 bits instead of 24,
-and it writes beyond the end of the region, which ends the connection.
+not part of Telemark: fetch it, and pass its folder with --prototype. This program and Telemark's
+program get the same TCP segments. Each writes a record per segment into the memory of a collector,
+with RoCEv1 over a reliable connection. The responder of the collector checks iCRC, sequence number,
+key and bounds of each packet. Linux's rdma_rxe cannot receive RoCEv1. The memory must equal a
+model, byte by byte. The model of the published program includes the effect of its faults. The
+program records IPv4 segments only with a TOS of 6, and without addresses. Its sequence number has
+16 bits instead of 24. It writes beyond the end of the region, which ends the connection.
 
 Claim: Where the published program is right, its memory equals the model. Each of its known faults
-has the effect that follows from its law, and Telemark's program has none of them.
+has the effect that the model predicts, and Telemark's program has none of these faults.
 
 Published: "Collecting telemetry data using P4 and RDMA" (Beltman and Knossen, INDIS 2020): the
 switch program of rutgerbeltman/telemetry-rdma-p4-switch, commit 8478283.
@@ -109,9 +109,9 @@ def make_checks(found: Sequence[Finding]) -> list[Check]:
 
 
 def summary_table(found: Sequence[Finding]) -> Table:
-    """Return a table with a row per case and side."""
-    columns = ("segments", "", "number", "executed", "expected", "complete records", "of",
-               "bytes unlike the model")  # fmt: skip
+    """Return a table with a row per case and program."""
+    columns = ("case", "program", "segments", "executed requests", "expected", "complete records",
+               "slots", "bytes unlike the model")  # fmt: skip
     rows = [(each.case, each.side, each.segments, each.written, each.expected_written,
              each.complete, each.slots, each.wrong_bytes) for each in found]  # fmt: skip
     return table("Records of TCP segments in the memory of the collector", columns, rows)
@@ -149,7 +149,7 @@ def _draw(axes: Axes, found: Sequence[Finding], places: Sequence[float]) -> None
 def caption(found: Sequence[Finding], options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     long = (
-        " (b) Ratio by the number of segments. Line: the 16-bit sequence number of the prototype."
+        " (b) The same by number of segments. Line: theory for the prototype's 16-bit numbers."
         if any(each.case == "long" for each in found)
         else ""
     )
@@ -157,7 +157,7 @@ def caption(found: Sequence[Finding], options: argparse.Namespace) -> str:
         "The published switch program and Telemark's with the same TCP segments, "
         f"{plots.runs(1, options.time)}; rings show the values of the models. (a) Complete records "
         f"in the memory of the collector, of {found[0].segments:,} segments. The small region has "
-        f"room for a third of them; Telemark's keeps the newest.{long}"
+        f"room for a third of them; Telemark's program keeps the newest.{long}"
     )
 
 

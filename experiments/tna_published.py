@@ -3,11 +3,11 @@
 minip4 compiles and runs the TNA programs of three papers unchanged. They are not part of Telemark:
 clone their repositories into one folder, and pass it with --programs. FCM-Sketch counts the packets
 of flows. RTT matches TCP data packets with their ACKs. ConQuest marks packets of flows that have
-many bytes in the queue. Its published template exchanges two indices, so it also runs with these
-indices repaired. Each program gets a generated trace. All of its counters, table cells and verdicts
-must equal a model in numpy, which shares no code with the switch. Then the published metric is
-computed from the state of the program, and shown beside the number in the paper. The traces of the
-papers are not known, so this comparison has no check.
+many bytes in the queue. Its published template exchanges two indices, so the experiment also runs a
+repaired ConQuest. Each program gets a generated trace. All of its counters, table cells and
+verdicts must equal a model in numpy, which shares no code with the switch. Then the published
+metric is computed from the state of the program, and shown next to the number in the paper. The
+traces of the papers are not known, so this comparison has no check.
 
 Claim: The state of each program equals the model. The number of flows that FCM-Sketch estimates
 follows the theory of linear counting.

@@ -1,4 +1,4 @@
-"""The connection of a BfRt script to a switch: blocking calls, on finsy's P4Runtime."""
+"""The connection of a BfRt script to a switch: blocking calls that use finsy's P4Runtime."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Connection:
     def __init__(self, address: str, device_id: int) -> None:
         # finsy also requests gNMI, which these switches do not support, and logs what this raises
         logging.getLogger("finsy").setLevel(logging.CRITICAL + 1)
-        # above the ids of other controllers, and of scripts that started earlier
+        # an election id above those of other controllers and of scripts that started earlier
         election_id = time.time_ns() // 1000
         options = fy.SwitchOptions(device_id=device_id, initial_election_id=election_id)
         self.switch = fy.Switch("switch", address, options)
@@ -90,7 +90,7 @@ class Connection:
         self._thread.join()
 
     def subscribe(self, digest: str, received: Queue[tuple[str, list[Any]]]) -> None:
-        """Put the name of the digest, and the list of its messages, into a queue as they arrive."""
+        """Put each list of messages of a digest into a queue, together with the digest's name."""
 
         async def receive() -> None:
             async for each in self.switch.read_digests(alias):
@@ -100,7 +100,7 @@ class Connection:
         alias = self.switch.p4info.digests[digest].alias
         self._loop.call_soon_threadsafe(lambda: self.switch.create_task(receive()))
         entry = fy.P4DigestEntry(alias, max_list_size=100, max_timeout_ns=10**7)
-        exists = self.read(digest, fy.P4DigestEntry(alias))  # from an earlier script
+        exists = self.read(digest, fy.P4DigestEntry(alias))  # of an earlier script
         self.write(digest, [~entry if exists else +entry])
 
     def require_up(self, where: str) -> None:

@@ -15,7 +15,7 @@ PORTS_OF_PIPE = 128
 
 @dataclass
 class StoredTable(Table):
-    """A table of the device, e.g. of multicast nodes. Its entries are kept here."""
+    """A table of the device, e.g. of multicast nodes. This object stores its entries."""
 
     entries: dict[int, Entry] = field(default_factory=dict)
 

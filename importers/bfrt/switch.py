@@ -103,7 +103,7 @@ class Tables:
         return _find("digest", name, self.digests)
 
     def subscribe(self, digest: Digest) -> None:
-        """Let the switch send the messages of a digest, which arrive in `received`."""
+        """Make the switch send the messages of a digest. They arrive in `received`."""
         if digest.name not in self._subscribed:
             self._subscribed.add(digest.name)
             self._connection.subscribe(digest.name, self.received)

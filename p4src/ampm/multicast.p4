@@ -1,8 +1,8 @@
 /* Multicast of IPv4 packets: a switch sends a copy of the packet to each port of a group.
  *
- * A switch counts arrivals before it makes the copies, and departures after that. So the loss in a
- * switch with c ports in the group is c * arrivals - departures, in copies. The loss on the links
- * after a switch is the difference of the counts, as for unicast. */
+ * A switch counts arrivals before it makes the copies, and departures after it made them. So the
+ * loss in a switch with c ports in the group is c * arrivals - departures, in copies. The loss on
+ * the links after a switch is the difference of the counts, as for unicast. */
 #ifndef TELEMARK_AMPM_MULTICAST_P4
 #define TELEMARK_AMPM_MULTICAST_P4
 

@@ -94,7 +94,7 @@ control SpinBit(inout stream_t stream, in bit<48> now_us, inout readout_values_t
 }
 
 control DelayBit(inout stream_t stream, in bit<48> now_us, inout readout_values_t readout) {
-    register<bit<48>>(EXPLICIT_STREAMS) sample_time;  // plus 1, because 0 means that there is none
+    register<bit<48>>(EXPLICIT_STREAMS) sample_time;  // of the last sample, plus 1; 0: none yet
     DelayStatistics(READOUT_DELAY) statistics;
     DelayStatistics(READOUT_HALF) half_statistics;
     bit<1> measured = 0;

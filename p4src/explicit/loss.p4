@@ -3,7 +3,7 @@
  *
  * Q and R: the sender inverts the bit after each block of packets. A block of Q has N packets, so N
  * minus the number of observed packets of a block were lost upstream. A block of R has as many
- * packets as the sender received of a block of the opposite direction.
+ * packets as its sender received from a block of Q of the opposite direction.
  *
  * L: the sender sets the bit once for each packet that it has detected as lost.
  *

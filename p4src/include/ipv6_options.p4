@@ -1,4 +1,4 @@
-/* Parser of an IPv6 options header that contains the AltMark option (RFC 9343), alone or beside
+/* Parser of an IPv6 options header that contains the AltMark option (RFC 9343), alone or next to
  * other options. The header is a hop-by-hop header or a destination options header. */
 #ifndef TELEMARK_IPV6_OPTIONS_P4
 #define TELEMARK_IPV6_OPTIONS_P4
@@ -11,7 +11,7 @@
 parser AltmarkParser(
     packet_in packet, out options_header_t options, out other_options_t before,
     out altmark_t altmark, out other_options_t after, out bit<8> following) {
-    bit<256> window = 0;  // first 32 bytes of the header, from the option that is examined next
+    bit<256> window = 0;  // rest of the first 32 bytes, from the option that is examined next
     bit<16> left = 0;     // number of bytes in the window
     bit<16> skipped = 0;  // number of bytes of other options before the window
     bit<16> size = 0;     // length of the option that is skipped
@@ -33,7 +33,7 @@ parser AltmarkParser(
 
     state select_window {
         transition select(packet.lookahead<bit<16>>()[7:0]) {
-            0: accept;  // no room for another option beside AltMark
+            0: accept;  // no room for another option next to AltMark
             1: window_of_16;
             2: window_of_24;
             default: window_of_32;

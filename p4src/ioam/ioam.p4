@@ -4,7 +4,7 @@
  *   ingress   watch: border of the domain, namespaces, flows --> forwarding or IPv6 routing
  *   egress    encapsulating node: options are inserted; transit node: node data are added
  *             --> reports: the packet is cloned --> decapsulating node: options are removed
- *             clone: the report is written around it
+ *             clone: becomes a report, with headers in front
  *
  * The loopback flag of RFC 9322 is ignored: no packet is sent back. */
 #include "routing.p4"

@@ -1,4 +1,4 @@
-/* Node data: what this node tells about a packet. */
+/* Node data: the values that this node records about a packet. */
 #ifndef TELEMARK_IOAM_NODE_DATA_P4
 #define TELEMARK_IOAM_NODE_DATA_P4
 
@@ -25,8 +25,9 @@ control SplitTime(in bit<64> time_us, out bit<32> seconds, out bit<32> fraction)
     }
 }
 
-/* Sets the requested node data. Fields that v1model does not know have only ones: checksum
- * complement, buffer occupancy, and undefined bits. The opaque state snapshot has no schema. */
+/* Sets the requested node data. If v1model does not know a field, all its bits are ones: checksum
+ * complement, buffer occupancy, and fields of undefined bits. The opaque state snapshot has no
+ * schema. */
 control FillNodeData(
     inout node_data_t data, in ioam_t ioam, in hop_t hop, in bit<8> hop_limit,
     in bit<24> wanted) {
@@ -56,7 +57,7 @@ control FillNodeData(
         }
         if ((wanted & 0x080000) != 0) {
             data.transit_delay.setValid();
-            // nanoseconds in 31 bits; the first bit says that the delay was too long
+            // nanoseconds in 31 bits; the first bit is set if the delay was too long
             data.transit_delay.value =
                 hop.latency_us > 2147483 ? 32w0x80000000 : hop.latency_us * 1000;
         }

@@ -126,7 +126,7 @@ struct metadata_t {
 
 // Event counters of a switch.
 const bit<32> MALFORMED = 0;         // options or lengths that contradict each other; not processed
-const bit<32> FOREIGN_STRIPPED = 1;  // packets from outside of the domain, without their IOAM
+const bit<32> FOREIGN_STRIPPED = 1;  // packets from outside whose IOAM options were removed
 const bit<32> FOREIGN_DROPPED = 2;
 const bit<32> LEAK_DROPPED = 3;      // packets that would leave the domain with unreadable options
 const bit<32> UNKNOWN_NAMESPACE = 4;

@@ -12,12 +12,12 @@ const bit<3> AFTER_DEX = 3;
 const bit<3> AFTER_IOAM = 4;
 
 /* If `is_whole` is not set after the parser, then the packet ended too early, an option was longer
- * than its header, there were too many options, or a second hop-by-hop header follows. The packet
- * passes unchanged then. */
+ * than its header, there were too many options, or a second hop-by-hop header follows. Then the
+ * packet passes unchanged. */
 parser IoamParser(
     packet_in packet, out headers_t hdr, inout metadata_t meta,
     inout standard_metadata_t standard_metadata) {
-    bit<16> left;   // bytes of the hop-by-hop header that were not parsed
+    bit<16> left;   // bytes of the hop-by-hop header that are not yet parsed
     bit<16> bytes;  // length of the current option
     bit<16> words;  // words of the node data list
     bit<16> own;    // words that this node may fill

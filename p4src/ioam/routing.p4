@@ -43,7 +43,7 @@ control IoamForward(
     apply {
         if (!forwarding.apply().hit) {
             // The route is that of the outer header of a tunnel, except where the tunnel ends. The
-            // hop limit is that of the header which arrived.
+            // hop limit is that of the header that arrived.
             destination = hdr.ipv6.dst_addr;
             hop_limit = hdr.ipv6.hop_limit;
             if (ioam.has_tunnel == 1) {

@@ -4,11 +4,10 @@
 
 #include "packet.p4"
 
-/* Removes the hop-by-hop header if it has only IOAM options and padding. A packet whose header this
- * program has inserted is then as it was before. Otherwise, other options remain in their order and
- * alignment: the header becomes shorter by a multiple of eight bytes, and up to seven bytes of
- * padding take the place of the IOAM options. Must be applied only if
- * can_strip(). */
+/* Removes the hop-by-hop header if it has only IOAM options and padding. If this program inserted
+ * the header, the packet is then as it was before the insertion. Otherwise, other options remain in
+ * their order and alignment: the header becomes shorter by a multiple of eight bytes, and up to
+ * seven bytes of padding take the place of the IOAM options. Must be applied only if can_strip(). */
 control Strip(inout headers_t hdr, in ioam_t ioam) {
     action remove_processed() {
         hdr.options.trace.setInvalid();

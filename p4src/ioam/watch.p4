@@ -6,8 +6,8 @@
 
 #define IOAM_FLOWS 1024
 
-/* Checks packets that enter the domain. IOAM from outside is removed, or its packet is dropped. A
- * packet from outside is also dropped if its options cannot be read to the end. */
+/* Checks packets that enter the domain. Removes IOAM options of packets from outside, or drops the
+ * packets. A packet from outside is also dropped if its options cannot be read to the end. */
 control IoamBorder(
     inout headers_t hdr, inout ioam_t ioam, inout standard_metadata_t standard_metadata) {
     Strip() strip;

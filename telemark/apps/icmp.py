@@ -113,18 +113,18 @@ class Hop:
     """Answers to the probes with one TTL."""
 
     ttl: int
-    addresses: Sequence[str]  # that answered, without duplicates; empty if none did
-    round_trip_ns: Sequence[int]  # of the answered probes
+    addresses: Sequence[str]  # of nodes that answered, without duplicates
+    round_trip_ns: Sequence[int]  # one delay per answered probe
     is_destination: bool
 
 
 class Traceroute(Application):
     """Sends echo requests with TTLs 1, 2, ... until the destination answers.
 
-    Each TTL gets `probes` requests, one per `interval_us`. The next TTL follows `timeout_us` after
-    the last of them. The result is a sequence of Hop. Routers answer if they send ICMP messages
-    "time exceeded" (Linux does). The P4 programs of Telemark drop packets whose TTL ends, so their
-    hops have no addresses.
+    The application sends `probes` requests per TTL, one per `interval_us`. The next TTL follows
+    `timeout_us` after the last request. The result is a sequence of Hop. Routers answer if they
+    send ICMP messages "time exceeded" (Linux does). The P4 programs of Telemark drop packets whose
+    TTL expires, so hops at P4 switches have no addresses.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 """UDP over IPv6 for applications.
 
-The IP stacks of hosts have no IPv6. This port builds and parses frames, in real and virtual time.
+The IP stacks of hosts have no IPv6. Ipv6Port builds and parses whole frames, in real and virtual
+time.
 """
 
 import struct

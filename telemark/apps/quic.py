@@ -2,7 +2,8 @@
 
 The packets have the format of RFC 9000, but there is no handshake, no encryption and no congestion
 control. A connection begins with its first short header. An endpoint sends packets at given times.
-Packets acknowledge, and losses are detected, as RFC 9000 section 13.2 and RFC 9002 section 6 say.
+Endpoints acknowledge packets as in RFC 9000 section 13.2, and detect losses as in RFC 9002 section
+6.
 """
 
 import bisect
@@ -19,12 +20,12 @@ from telemark.traffic.received import Datagrams
 
 CONNECTION_ID = b"telemark"
 NUMBER_BYTES = 4
-NUMBER_LENGTH = NUMBER_BYTES - 1  # as in the first byte
+NUMBER_LENGTH = NUMBER_BYTES - 1  # as the first byte encodes it
 HEADER_BYTES = 1 + len(CONNECTION_ID) + NUMBER_BYTES
 PADDING, PING, ACK = 0, 1, 2  # frame types of RFC 9000 section 19
-PAYLOAD_BYTES = 100  # minimum; frames are padded
+PAYLOAD_BYTES = 100  # minimum; shorter payloads are padded
 MAX_RANGES = 32  # acknowledged ranges in a packet
-ACK_EVERY = 2  # packets that elicit an acknowledgement until one is sent
+ACK_EVERY = 2  # an acknowledgement is due after this many packets that elicit one
 MAX_ACK_DELAY_NS = 25_000_000
 PACKET_THRESHOLD = 3  # RFC 9002 section 6.1.1
 GRANULARITY_NS = 1_000_000
@@ -39,7 +40,7 @@ class QuicRecord:
     first_bytes: NDArray[np.uint8]
     sent_ns: NDArray[np.int64]
     received: NDArray[np.int64]  # packet numbers in the order of arrival, without duplicates
-    lost: NDArray[np.int64]  # numbers of packets that were detected as lost, in this order
+    lost: NDArray[np.int64]  # numbers of packets detected as lost, in order of detection
     largest_acked: int  # -1 if the peer has acknowledged nothing
     unreported: int  # losses that no packet with L has reported
     invalid: int  # number of datagrams that are no packets of the connection
@@ -56,9 +57,9 @@ class _Sent:
 class QuicEndpoint(Application):
     """Endpoint of one connection.
 
-    It sends data packets at the times `due_ns`, ascending. They are relative to the start of the
-    application, or, at a server, to the first packet that arrives. So start the server first.
-    `peer` is the IPv4 address and the UDP port of the other endpoint.
+    It sends data packets at the ascending times `due_ns`. At a client, these times count from the
+    start of the application; at a server, from the first packet that arrives. So start the server
+    first. `peer` is the IPv4 address and the UDP port of the other endpoint.
     """
 
     def __init__(

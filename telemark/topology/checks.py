@@ -88,7 +88,7 @@ def check_addresses(hosts: Sequence[Any]) -> None:
 
 
 def check_ports(topo: Topo, target: str) -> None:
-    """Raise TestbedError for links at invalid ports, or at a port with a link."""
+    """Raise TestbedError for a link at an invalid port, or for two links at the same port."""
     taken: set[tuple[str, int]] = set()
     for _, _, info in topo.links(sort=True, withInfo=True):
         for end in "12":

@@ -1,4 +1,4 @@
-"""Bits of RFC 9506: laws of the experiment, and the experiment as a command, also with faults."""
+"""The experiment ampm_quic: its formulas, and runs of the command with and without faults."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""IOAM node by node: equal to ground truth, and deviations are detected."""
+"""The experiment ioam_path: IOAM data equal ground truth, and deviations are detected."""
 
 from pathlib import Path
 

@@ -174,7 +174,7 @@ def test_the_published_program_equals_its_model(tmp_path: Path) -> None:
     ids=["hop limit", "GID", "iCRC", "offset"],
 )
 def test_another_program_is_found(text: str, other: str, name: str, tmp_path: Path) -> None:
-    """The hop limit changes on the way, so the iCRC does not include it."""
+    """The iCRC does not cover the hop limit, so a change of the hop limit must not be noticed."""
     source = (Path(FOLDER) / FILE).read_text()
     assert source.count(text) == 1
     programs = tmp_path / "programs"

@@ -188,7 +188,7 @@ def test_packets_leave_a_queue_one_after_the_other() -> None:
 
 
 def burst(flows: int, start_ns: int = 0) -> list[tuple[int, int, int]]:
-    """Return frames of 1,500 bytes that arrive together; each waits 60 ns longer."""
+    """Return frames of 1,500 bytes that arrive together. Each waits 60 ns longer than the last."""
     return [(start_ns, 1500, number % flows) for number in range(2000)]
 
 
@@ -196,14 +196,14 @@ def burst(flows: int, start_ns: int = 0) -> list[tuple[int, int, int]]:
 def test_a_packet_is_heavy_if_its_flow_has_many_bytes_in_a_long_queue(
     flows: int, first: int
 ) -> None:
-    """The first packet that waits for 65,536 ns is number 1,093; of 50 flows, none has 64 KiB."""
+    """Packet 1,093 is the first that waits for 65,536 ns. With 50 flows, none has 64 KiB."""
     heavy = conquest.heavy(conquest_trace(*burst(flows)))
     assert np.flatnonzero(heavy).tolist() == list(range(first, 2000))
 
 
 @pytest.mark.parametrize("columns", [1, 4])
 def test_a_repaired_snapshot_has_the_bytes_of_its_window(columns: int) -> None:
-    """A window has 547 departures, at most, and columns are cleaned in time."""
+    """A window has at most 547 departures, and the columns are cleaned before they count again."""
     packets = conquest_trace(*burst(1))
     hashed = np.full((conquest.ROWS, 2000), columns - 1)
     state = conquest.model(packets, hashed, columns, is_repaired=True)

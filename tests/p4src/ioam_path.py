@@ -87,7 +87,7 @@ class Switch:
         self.engine.mirror_set(SESSION, [(TO_COLLECTOR, 0)])
 
     def insert(self, action: str, params: Sequence[int], flow: int = 7) -> None:
-        """Insert options into all packets without IOAM; the flow has a number."""
+        """Insert options of flow number `flow` into all packets without IOAM."""
         self.engine.table_add(f"{WATCH}.flows", [Ternary(0, 0)] * 5, f"{WATCH}.{action}",
                               [flow, NAMESPACE, *map(int, params)], 1)  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The AltMark option beside other options, and in a destination options header (RFC 9343).
+"""The AltMark option next to other options, and in a destination options header (RFC 9343).
 
 tshark has no field for AltMark, but it shows the type, the length and the bytes of each option.
 """

@@ -81,7 +81,7 @@ ALTMARK = bytes.fromhex("1204ABCDE000")
 
 @pytest.mark.parametrize("options", [ALTMARK, ROUTER_ALERT + ALTMARK + bytes(4)])
 def test_packets_with_altmark_get_marks_but_no_int(options: bytes) -> None:
-    """This holds if the AltMark option is alone, and if it is beside another option."""
+    """The AltMark option is alone in its header, or next to another option."""
     first = both(1, "mark", [IN])
     first.embed_data(NODE, version=6)
     addresses = [Exact(int(IPv6Address(address))) for address in ("fd00::1", "fd00::2")]

@@ -195,7 +195,7 @@ def test_inconsistent_trace_options_are_not_changed_but_removed(option: bytes) -
 
 
 def test_the_longest_option_is_filled_to_its_end() -> None:
-    """255 bytes have place for 61 words."""
+    """An option of 255 bytes has space for 61 words of node data."""
     option = Trace(TraceType.HOP_NODE, NAMESPACE, remaining=61)
     frame = with_options(option)
     for number in range(1, 62):

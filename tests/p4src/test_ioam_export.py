@@ -110,7 +110,7 @@ def test_nodes_of_another_namespace_do_not_export() -> None:
 
 
 def test_a_transit_node_both_exports_and_adds_data() -> None:
-    """The report has the packet as it came: also an incremental option, which grows here."""
+    """The report contains the packet as it arrived, also if this node extends its option."""
     for incremental in (False, True):
         inside = with_options(
             Trace(TraceType.HOP_NODE, NAMESPACE, remaining=1, is_incremental=incremental),
@@ -180,7 +180,7 @@ def test_a_router_at_each_end_of_a_tunnel_decrements_the_inner_hop_limit() -> No
 @pytest.mark.parametrize("sent", range(4))
 @pytest.mark.parametrize("met", range(4))
 def test_congestion_marks_are_copied_to_the_inner_packet(sent: int, met: int) -> None:
-    """RFC 6040, 4.2; packets that are not ECN-capable are forwarded, not dropped."""
+    """The marks follow RFC 6040, 4.2, but packets that are not ECN-capable are not dropped."""
 
     def with_ecn(frame: bytes, ecn: int) -> bytes:
         return frame[:15] + bytes((frame[15] & 0xCF | ecn << 4,)) + frame[16:]

@@ -1,4 +1,4 @@
-"""Linux as a transit node between IOAM switches: both agree about the format.
+"""Linux as a transit node between IOAM switches: both agree on the format.
 
 A router in the namespace of the test forwards the packets of a switch (in this process) from one
 veth pair to another.

@@ -153,7 +153,7 @@ def test_other_flags_stay_as_they_are(flags: int) -> None:
 
 
 def test_opaque_snapshots_of_other_nodes_stay() -> None:
-    """The data of this node lie before those of earlier nodes, whatever these contain."""
+    """A node adds its data in front of those of earlier nodes, whatever these contain."""
     trace_type = TraceType.HOP_NODE | TraceType.OPAQUE
     first = NodeData(hop_limit=64, node=9, schema=77, opaque=bytes(range(12)))
     inside = with_options(Trace(trace_type, NAMESPACE, remaining=5, nodes=(first,)))

@@ -42,7 +42,7 @@ def test_program_with_a_copy(tmp_path: Path, architecture: str) -> None:
 
 
 def test_copy_with_a_wred(tmp_path: Path) -> None:
-    """P4Info has a register with its settings."""
+    """P4Info contains a register with the settings of the Wred."""
     parts = {
         "locals": "Wred<bit<16>, bit<8>>(4, 9, 6) wred;",
         "ingress": "hdr.d.a = wred.execute(1, 0);",

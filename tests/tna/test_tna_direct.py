@@ -330,7 +330,7 @@ FILTER = """
 
 
 def test_direct_filter(tmp_path: Path) -> None:
-    """Each entry has an average; all share the time constants."""
+    """Each table entry has its own average. All entries share the time constants."""
     program = compiled(tmp_path, locals=FILTER, ingress="t.apply();")
     assert not program.warnings
     (settings,) = program.p4info.registers
@@ -345,9 +345,9 @@ def test_direct_filter(tmp_path: Path) -> None:
 
     after = round(10_000 * (1 - math.exp(-0.5)))
     assert averaged(1, 10_000, 500) == after
-    assert averaged(2, 0, 500) == 0  # its own average
+    assert averaged(2, 0, 500) == 0  # the average of this entry
     assert averaged(1, after, 9000) == after
-    assert averaged(3, 7, 9000) == 7  # no entry
+    assert averaged(3, 7, 9000) == 7  # a key without an entry
 
 
 def test_direct_wred(tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_direct_wred(tmp_path: Path) -> None:
 
 
 def test_direct_filter_outside_of_actions(tmp_path: Path) -> None:
-    """All packets share an average."""
+    """A filter that the control uses directly has one average for all packets."""
     switch = engine(
         tmp_path,
         locals="DirectLpf<bit<32>>() lpf;",

@@ -1,4 +1,4 @@
-"""The CPU port of a TNA program in a network: with a link, copies leave there."""
+"""The CPU port of a TNA program in a network: if it has a link, copies leave through it."""
 
 import json
 from pathlib import Path

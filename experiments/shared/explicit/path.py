@@ -30,10 +30,10 @@ CLIENT, SERVER, OBSERVER = "h1", "h2", "s2"
 SEGMENTS = (("s1", "s2"), ("s2", "s3"), ("s3", "s2"), ("s2", "s1"))  # links with loss, in order
 LINK_DELAY_US = 10_000
 RTT_US = 4 * LINK_DELAY_US
-SERVER_PHASE = 0.4  # the server waits so many intervals before its first packet
+SERVER_PHASE = 0.4  # packet intervals that the server waits before its first packet
 BURST = 8  # packets of an application-limited endpoint between two pauses, on average
-CLIENT_PORT, SERVER_PORT = 6000, 4430  # plus the number of the connection
-DRAIN_NS = 1_500_000_000  # longer than the probes that detect the last losses
+CLIENT_PORT, SERVER_PORT = 6000, 4430  # of connection 0; connection n uses ports that are n higher
+DRAIN_NS = 1_500_000_000  # enough time for the probes that detect the last losses
 
 
 class ObservedPath(Topo):
@@ -64,12 +64,12 @@ class Setting:
     count: int  # data packets of each endpoint
     losses: tuple[float, float, float, float] = (0, 0, 0, 0)  # of SEGMENTS
     held: float = 0.0  # fraction of the packets that the first segment holds back
-    held_packets: int = 0  # number of packets that are sent in this time
+    held_packets: int = 0  # number of packets that overtake each held packet
     pause_ms: float = 0.0  # mean pause between bursts of data packets; 0 means a constant rate
 
     @property
     def held_us(self) -> float:
-        """Delay, including half a packet interval so that no two packets arrive simultaneously."""
+        """Delay of held packets. Half an interval avoids simultaneous arrivals."""
         return (self.held_packets + 0.5) * 1e6 / self.rate_pps if self.held_packets else 0.0
 
     def loss(self, direction: Direction, part: str) -> float:
@@ -133,7 +133,7 @@ async def find_capacity(rate_pps: int, program: str, run: Run) -> CapacityEstima
 async def measure(
     setting: Setting, program: str, run: Run
 ) -> tuple[list[StreamResult], list[Check]]:
-    """Run one connection for each scheme over the path. Return its streams and the accounting."""
+    """Run one connection per scheme over the path. Return all streams and the accounting."""
     async with network(setting, program, run) as (net, observer, watched):
         due_ns = send_times(setting, net.seed)
         running = [

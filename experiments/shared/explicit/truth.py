@@ -1,6 +1,6 @@
 """Ground truth of a stream: which of its packets arrived at the observer, and at the receiver.
 
-Records of the endpoints show the bits of each packet. A capture of the port of the observer shows
+Records of the endpoints show the bits of each packet. A capture at the port of the observer shows
 which packets arrived there.
 """
 
@@ -39,11 +39,11 @@ class StreamTruth:
     square: Square  # of the first bit; empty for schemes without a square bit
     reflection: Square  # of the second bit; empty for schemes without a reflection bit
     detected: int  # packets that the sender has detected as lost
-    spurious: int  # those of them that the receiver got
-    undetected: int  # other lost packets, except those after the last one that was acknowledged
+    spurious: int  # packets detected as lost that the receiver got
+    undetected: int  # lost, but not detected; without packets after the last acknowledged one
     unreported: int  # detected losses that the sender has not yet reported
     marked: int  # packets that the sender sent with the second bit
-    marked_arrived: int  # those of them that arrived at the observer
+    marked_arrived: int  # packets with the second bit that arrived at the observer
 
     @property
     def upstream_loss(self) -> float:
@@ -106,8 +106,8 @@ def square_truth(
 
     `value` has an element per sent packet, and `numbers` are the packets in the order of arrival. A
     block is complete when the first packet of a later block and `threshold` others have arrived.
-    An observer must count the same if no packet is later than that, and if more than `threshold`,
-    but at most `length` packets of each block arrive.
+    An observer must count the same blocks and packets if no packet arrives after its block is
+    complete, and if more than `threshold`, but at most `length` packets of each block arrive.
     """
     block_of = np.cumsum(np.diff(value, prepend=value[:1]))
     blocks = block_of[numbers]

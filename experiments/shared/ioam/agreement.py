@@ -23,7 +23,7 @@ from experiments.shared.ioam.truth import NodeTruth
 from telemark.results.report import Check
 
 ONES = 0xFFFFFFFF
-HOP_LIMIT = 64  # of the sender, and of outer headers
+HOP_LIMIT = 64  # hop limit of sent packets, and of outer headers
 NO_SCHEMA = 0xFFFFFF
 # Fields that are compared with captures; all others have one right value.
 MEASURED = ("seconds", "fraction", "transit_delay", "queue_depth")
@@ -69,13 +69,13 @@ class Errors:
     """Differences between IOAM data and ground truth, by node."""
 
     values: dict[str, int] = field(default_factory=dict)  # number of compared fields
-    mismatches: dict[str, int] = field(default_factory=dict)  # fields with one right value
+    mismatches: dict[str, int] = field(default_factory=dict)  # wrong fields
     largest: dict[str, dict[str, float]] = field(default_factory=dict)
     delay_us: dict[str, Pair] = field(default_factory=dict)
-    since_first_us: dict[str, Pair] = field(default_factory=dict)  # of packets WITH_ALL_TIMES
+    since_first_us: dict[str, Pair] = field(default_factory=dict)  # only packets WITH_ALL_TIMES
     queue: dict[str, Pair] = field(default_factory=dict)
     rows: list[dict[str, object]] = field(default_factory=list)
-    incomplete: int = 0  # packets whose options lack the data of a node, or have too many
+    incomplete: int = 0  # packets whose options have data of other nodes than expected
 
     def checks(self) -> list[Check]:
         """Check that all values equal ground truth."""
@@ -108,7 +108,7 @@ def check_nodes(traced: Traced) -> Errors:
 
 
 def by_node(traced: Traced) -> dict[str, list[tuple[int, int, NodeData]]]:
-    """Return packet number, trace type and data of all node data, by node."""
+    """Return for each node its data: packet number, trace type and fields."""
     numbers = {each.node: node for node, each in zip(traced.path, traced.ids, strict=True)}
     found: dict[str, list[tuple[int, int, NodeData]]] = {node: [] for node in traced.path}
     for report in traced.reports:
@@ -156,9 +156,10 @@ def _traces(report: NodeReport) -> list[Trace]:
 
 
 def _hop_limit(index: int, nodes: int, has_tunnel: bool) -> int:
-    """Return the hop limit in the data of a node. A tunnel begins at the first node.
+    """Return the hop limit that the data of a node must have.
 
-    Its outer header is not decremented at the last node, where it ends.
+    A tunnel begins at the first node and ends at the last node, which does not decrement the hop
+    limit of the outer header.
     """
     steps = min(index, nodes - 2) if has_tunnel else index + 1
     return HOP_LIMIT - steps
@@ -245,7 +246,7 @@ class _Comparison:
             tuple(int(bound[label]) // 1000 for bound in bounds)
             for bounds in (self._truth.arrived_ns, self._truth.left_ns)
         )
-        # On bmv2, both intervals are the same; the packet left after it arrived.
+        # On bmv2, arrival and departure have the same bounds, so the lower bound is 0.
         low, high = max(min_out - max_in, 0), max_out - min_in
         self._note("transit delay (us)", delay_ns / 1000, low, high)
         self._delays.append((delay_ns / 1000, high))

@@ -1,4 +1,4 @@
-"""Path of IOAM nodes: P4 switches and Linux routers in turn, and its traffic."""
+"""Path of IOAM nodes: P4 switches alternate with Linux routers. Also its traffic."""
 
 import time
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Kind:
     e2e: E2EType = E2EType(0)  # noqa: RUF009 (immutable)
 
 
-# The data of four nodes; the last node has its data in its report.
+# The last of five nodes has its data only in its report, so space for four nodes is enough.
 KINDS = (
     Kind("all fields", TraceOption(KNOWN, nodes=4), ALL_E2E),
     Kind("undefined fields", TraceOption(UNKNOWN | TraceType.NAMESPACE_DATA, nodes=4)),
@@ -56,7 +56,7 @@ FIRST_PORT = 5000  # UDP port of the first kind
 
 
 class TracedPath(Topo):
-    """h1 - s1 - r2 - s3 - r4 - s5 - h2. The routers are switches (s2, s4) without `has_linux`.
+    """h1 - s1 - r2 - s3 - r4 - s5 - h2. Without `has_linux`, the routers are switches (s2, s4).
 
     Each switch sK has a host cK, which receives its reports. `rates_bps` are the rates of the links
     after the nodes; the other link parameters apply to the whole path.
@@ -184,6 +184,6 @@ def _mac(net: Network, host: str, switch: str) -> str:
 def unix_offset_ns() -> int:
     """Return Unix time minus CLOCK_MONOTONIC, in ns.
 
-    The smallest of several differences is the one with the shortest pause between both clocks.
+    Reads both clocks several times. The smallest difference has the shortest pause in between.
     """
     return -max(time.monotonic_ns() - time.time_ns() for _ in range(10))

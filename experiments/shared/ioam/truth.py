@@ -1,6 +1,7 @@
 """Ground truth of packets at the nodes of the path, from captures of switch ports.
 
-The IPv6 flow label numbers the packets. A Linux router has no captures: its neighbours have.
+The IPv6 flow label numbers the packets. There are no captures at Linux routers, so captures of
+their neighbours bound their times.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ class NodeTruth:
     """Bounds of the true values of each packet at one node, by packet number.
 
     `arrived_ns` and `left_ns` are times of CLOCK_MONOTONIC. `queued` is the number of packets that
-    waited at the egress port when the packet arrived. NEVER: the packet did not pass.
+    waited at the egress port when the packet arrived. NEVER means that the packet did not pass.
     """
 
     arrived_ns: Interval
@@ -51,7 +52,7 @@ def read_truth(
     """Return ground truth for each node of the path; the network must have stopped.
 
     `stamped`: True in real time, if the network has a stamp log. `clock_error_ns` is for bmv2: the
-    known error of its clocks. bmv2 stamps packets at any time while they are inside of it.
+    known error of its clocks. bmv2 stamps packets at any time while they are inside bmv2.
     """
     found = []
     for around in zip(["h1", *path[:-1]], path, [*path[1:], "h2"], strict=True):
@@ -93,7 +94,7 @@ def _bmv2(net: Network, around: Around, count: int, error_ns: int) -> NodeTruth:
 
 
 def _queued(arrived_ns: NDArray[np.int64], left_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many packets that left earlier had not left when each packet arrived."""
+    """Return for each packet how many packets were in front of it in the queue at its arrival."""
     passed = np.sort(left_ns[left_ns != NEVER])
     place = np.searchsorted(passed, left_ns)
     return np.maximum(place - np.searchsorted(passed, arrived_ns, "right"), 0)

@@ -1,8 +1,9 @@
 """The published RDMA prototype (INDIS 2020) and Telemark's program, with the same TCP segments.
 
 h1, h3 - s1 - h2: s1 writes a record of each segment from h1 to h3 into the memory of h2. Ports,
-addresses and the parameters of the connection are those that the published program contains. Its
-copies for the CPU are the requests, so the CPU port is the port of the collector.
+addresses and the parameters of the connection are those that the published program contains. The
+published program turns copies for the CPU into requests, so its CPU port is the port of the
+collector.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -39,7 +40,7 @@ COLLECTOR_ADDR, COLLECTOR_MAC = "10.1.1.2", "98:03:9b:98:ac:46"
 PEER = Peer("10.1.1.1", qpn=0x263, psn=0)
 PSNS = 1 << 16  # number of PSNs that the published program counts; RoCE has 2^24
 PARSED_TOS = 6  # the published program compares the TOS of IPv4 with the number of TCP
-GAP_US = 100  # between segments
+GAP_US = 100  # time between two segments
 LEAD_NS, SETTLE_NS = 50_000_000, 100_000_000
 PAYLOADS = (0, 7, 100)
 MACS = bytes.fromhex("000000000003000000000001")
@@ -69,7 +70,7 @@ class Finding:
     complete: int  # complete records, of `slots` in use
     expected_complete: int
     slots: int
-    wrong_bytes: int  # of the memory, compared with the model
+    wrong_bytes: int  # bytes of the memory that differ from the model
     wrong_segments: int  # segments that the switch lost or changed
     bad_packets: int  # packets that the collector rejected because of their format or iCRC
 
@@ -129,7 +130,7 @@ def make_record(frame: bytes, *, has_addresses: bool = True) -> bytes:
 
 
 def ring(segments: Sequence[bytes], slots: int) -> bytes:
-    """Return the memory with the last record of each slot. This is Telemark's memory."""
+    """Return a memory that has the last record of each slot, as Telemark's program writes it."""
     memory = bytearray(slots * TCP.itemsize)
     for number, frame in enumerate(segments):
         at = number % slots * TCP.itemsize

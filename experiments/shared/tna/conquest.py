@@ -1,13 +1,13 @@
 """ConQuest (CoNEXT 2019): the published TNA program, and a model of its snapshots.
 
 A snapshot is a Count-Min sketch of the bytes per flow that left the queue within a window of time.
-Of the snapshots, one is cleaned, one counts, and the others are read. If a packet waited long, the
-program adds up what its flow has in the snapshots of that time. Packets of flows with many bytes in
-the queue get an ECN mark.
+At each time, one snapshot is cleaned, one counts, and the others are read. If a packet waited long,
+the program adds up the bytes of its flow in the snapshots of its waiting time. Packets of flows
+with many bytes in the queue get an ECN mark.
 
 The published template exchanges two indices: packets count and read at the index for cleaning,
-which any packet increments, and clean at the hash of their flow. So it cannot estimate a flow. With
-`is_repaired`, the generated program uses each index for its purpose.
+which any packet increments, and clean at the hash of their flow. So the program cannot estimate the
+bytes of a flow. With `is_repaired`, the generated program uses each index for its purpose.
 """
 
 import re
@@ -42,7 +42,7 @@ ECT, CE = 2, 3  # ECN
 
 NS_PER_100_BYTES = 4  # link of 200 Gb/s
 SIZES, SHARES = (100, 700, 1500), (0.4, 0.3, 0.3)  # frames (bytes)
-LOAD = 0.9  # of the background flows
+LOAD = 0.9  # of the background flows, relative to the rate of the link
 FLOWS, ZIPF = 2000, 1.0
 BURST_EVERY_NS, BURST_NS, BURST_FLOWS = 800_000, 100_000, 3
 BURST_LOAD = 1.0
@@ -82,7 +82,8 @@ class Trace:
         """Return when each packet leaves the queue."""
         wire_ns = self.sizes * NS_PER_100_BYTES // 100
         ends = np.cumsum(wire_ns)
-        # a queue is empty before the packet with the largest time minus earlier transmissions
+        # The queue was last empty in front of the packet whose arrival time, minus the transmission
+        # times of all earlier packets, is largest.
         return np.maximum.accumulate(self.times_ns - (ends - wire_ns)) + ends - wire_ns
 
 

@@ -225,7 +225,7 @@ class Filter(Operation):
 
 @dataclass(slots=True)
 class Wred(Operation):
-    """Sets `result` to 1 if random early detection drops a packet after a sample (TNA), or to 0.
+    """Sets `result` to 1 if random early detection drops a packet after a sample (TNA), else to 0.
 
     Registers and index are as in Filter.
     """

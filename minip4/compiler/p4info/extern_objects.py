@@ -18,7 +18,7 @@ _WRED = (
     "minip4_wred_t", ["time_constant_ns", "min_threshold", "max_threshold", "max_drop_ppm"],
 )  # fmt: skip
 SETTINGS = {"Lpf": _LPF, "DirectLpf": _LPF, "Wred": _WRED, "DirectWred": _WRED}
-"""Externs of TNA whose settings are a register of structs, and name and fields of the structs."""
+"""Externs of TNA whose settings are a register of structs. Values: struct's name and fields."""
 
 SETTING_BITS = 64
 

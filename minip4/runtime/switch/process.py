@@ -150,7 +150,7 @@ class _Switch:
     def _controller_port(self) -> int | None:
         """Return the port of packet-in and packet-out, or None.
 
-        In TNA, the CPU port may have an interface. Then frames to this port leave there.
+        In TNA, the CPU port may have an interface. Then frames to this port leave through it.
         """
         port = self._options.cpu_port
         if port is None or port not in [each.port for each in self._options.interfaces]:

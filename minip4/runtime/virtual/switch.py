@@ -74,7 +74,7 @@ class VirtualSwitch:
             self.device.adopt(program.p4info, program.blob, self.dataplane)
         except StatusError as error:
             raise Minip4Error(f"P4Info: {error.message}") from error
-        # in TNA, frames to a connected CPU port leave there
+        # in TNA, frames to a connected CPU port leave through its link
         has_messages = options.cpu_port is not None and options.cpu_port not in interfaces
         self.messages = Messages(self.device, self, cpu_port=has_messages)
         self.service = Service(self.device, self.messages, has_pauses=False)

@@ -24,9 +24,9 @@ from telemark.apps.stamp.packets import (
 from telemark.apps.stamp.tlvs import IN_SOFTWARE, FollowUp, Observed, reflect_tlvs
 from telemark.traffic.received import Datagram
 
-MAX_SESSIONS = 1024  # beyond, the least recently used session is forgotten
+MAX_SESSIONS = 1024  # if there are more, the least recently used one is forgotten
 NO_PREVIOUS = FollowUp(0, 0, 0)
-# number of the last replies whose reflection by another reflector is recognized
+# number of latest replies that are recognized if another reflector returns them
 REMEMBERED_REPLIES = 1024
 
 
@@ -68,7 +68,7 @@ class StampReflector(Application):
         self._ipv6 = ipv6
         self._error_estimate = encode_error(ErrorEstimate(False, timestamps, error_ns))
         self._sessions: OrderedDict[tuple[str, int, int], Session] = OrderedDict()
-        self._last_timestamps: dict[int, None] = {}  # of replies, the oldest first
+        self._last_timestamps: dict[int, None] = {}  # of the latest replies, oldest first
         self._reflected = 0
         self._discarded: Counter[str] = Counter()
 

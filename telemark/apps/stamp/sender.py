@@ -72,8 +72,8 @@ class StampSender(Application):
     """Session-Sender that sends `count` test packets, one per `interval_us`.
 
     The first packet leaves at `start_ns` of the common clock, or one interval after the start of
-    the application. With a key, packets are authenticated. `stateful_reflector` must state the mode
-    of the reflector. Hosts of a network share one clock, so one-way delays are valid. The
+    the application. With a key, packets are authenticated. `stateful_reflector` must state whether
+    the reflector is stateful. Hosts of a network share one clock, so one-way delays are valid. The
     clock is not synchronized to UTC, so the S bit of error estimates is 0. `tlvs` are added to each
     test packet; see telemark.apps.stamp.tlvs. With `ipv6`, the sender has this IPv6 address; see
     telemark.apps.ipv6. Raises TestbedError for invalid parameters.
@@ -158,7 +158,7 @@ class StampSender(Application):
 
     @staticmethod
     def _count_packet(tlv: Tlv, transmitted: int) -> Tlv:
-        """Return the TLV with the number of test packets, if it is for counters."""
+        """Insert the number of test packets into a Direct Measurement TLV; return others as is."""
         if tlv.type != TlvType.DIRECT_MEASUREMENT:
             return tlv
         return tlv._replace(value=struct.pack("!I8x", transmitted & 0xFFFFFFFF))

@@ -39,7 +39,7 @@ class PathMeasurement:
     reordered: int  # number of replies that arrived after the reply to a later test packet
     lost_forward: int  # test packets lost between sender and reflector
     lost_backward: int  # replies lost between reflector and sender
-    lost_unlocated: int  # test packets or replies
+    lost_unlocated: int  # test packets or replies lost at an unknown place
     sequence: NDArray[np.int64]
     sent_ns: NDArray[np.int64]  # of the test packet
     forward_ns: NDArray[np.int64]  # one-way delay of the test packet
@@ -84,10 +84,10 @@ def measure_path(record: SessionRecord) -> PathMeasurement:
 def _locate_losses(record: SessionRecord) -> tuple[int, int, int]:
     """Return the numbers of losses forward, backward, and at an unknown place.
 
-    A stateful reflector numbers the test packets that it receives. The highest number among the
-    replies is the number of test packets that had arrived; numbers without a reply are lost
-    replies. The other unanswered test packets up to the last reply are lost test packets. What
-    follows the last reply cannot be located.
+    A stateful reflector numbers the test packets that it receives. The highest of these numbers in
+    the replies shows how many test packets had arrived by then. A number that no reply has belongs
+    to a lost reply. The other unanswered test packets up to the last reply are lost forward. Losses
+    after the last reply cannot be located.
     """
     answered = len(np.unique(record.replies["sequence"]))
     lost = len(record.sent_ns) - answered

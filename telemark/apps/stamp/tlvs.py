@@ -58,8 +58,8 @@ class Tlv(NamedTuple):
 class ClassOfService(NamedTuple):
     """Value of a Class of Service TLV."""
 
-    reply_dscp: int  # that the sender requests
-    received_dscp: int  # of the test packet at the reflector
+    reply_dscp: int  # DSCP that the sender requests for the reply
+    received_dscp: int  # DSCP of the test packet at the reflector
     received_ecn: int
     reverse_path: int  # 0 if the reply has the requested DSCP
 
@@ -76,7 +76,7 @@ class FollowUp(NamedTuple):
     """Value of a Follow-Up Telemetry TLV."""
 
     sequence: int  # number of the previous reply of the session
-    timestamp: int  # when the previous reply had been sent, in the format of the reflector
+    timestamp: int  # send time of the previous reply, in the format of the reflector
     method: int  # 0: the reflector has no previous reply
 
 
@@ -88,7 +88,7 @@ class Observed:
     destination: tuple[str, int]
     dscp: int
     ecn: int
-    packets: int  # test packets, and replies, of the session, with this one; 0 if stateless
+    packets: int  # test packets (= replies) of the session, including this one; 0 if stateless
     previous: FollowUp
 
 
@@ -138,7 +138,8 @@ def access_report(access_id: int, return_code: int) -> Tlv:
 
 
 def follow_up_telemetry() -> Tlv:
-    """Return a TLV that asks when the previous reply had been sent."""
+    """Return a TLV that asks for the number and the send time of the previous reply."""
+
     return Tlv(TlvType.FOLLOW_UP_TELEMETRY, bytes(16))
 
 

@@ -144,7 +144,7 @@ def test_server_reflects_as_many_marks_as_it_received() -> None:
 
 
 class Loop:
-    """A client and a server, without delay inside a spin period of `packets` packets each way.
+    """A client and a server without delay. A spin period has `packets` packets in each direction.
 
     `lost` are numbers of packets of the client, from 0, that the server does not receive.
     """

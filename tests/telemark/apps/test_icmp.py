@@ -155,7 +155,7 @@ def test_the_first_of_several_replies_counts() -> None:
 
 
 def test_traceroute_stops_after_the_destination_has_answered(tmp_path: Path) -> None:
-    """The program does not change the TTL, so the destination is one hop away."""
+    """The P4 program does not change the TTL, so the destination is one hop away."""
 
     async def main(run: Run) -> list[Hop]:
         with Network(Pair(delay_us=500), run, program=WIRE) as net:

@@ -64,7 +64,7 @@ def test_the_port_reads_what_scapy_sends() -> None:
 
 @pytest.mark.parametrize("at", [0, 12, 14, 19, 20, 30, 50, 57, 59, 62, 65])
 def test_frames_with_a_changed_byte_are_ignored(at: int) -> None:
-    """MAC, type, version, length, protocol, addresses, port, UDP length, checksum, payload."""
+    """Changes MAC, type, version, length, protocol, addresses, port, checksum or payload."""
     host, _, came = opened()
     changed = frame()
     changed[at] ^= 0x80

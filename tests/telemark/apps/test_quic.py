@@ -65,7 +65,7 @@ def test_frames_that_are_unknown_cut_or_negative_are_rejected(payload: str) -> N
 
 
 class Attacker(Application):
-    """Sends datagrams to the server from the port of the client's host that it owns."""
+    """Sends datagrams to the server from its own UDP port on the host of the client."""
 
     def __init__(self, payloads: list[bytes], address: str) -> None:
         self.payloads = payloads
@@ -83,7 +83,7 @@ class Attacker(Application):
 def exchange(
     folder: Path, loss: float = 0.0, payloads: list[bytes] | None = None, count: int = 500
 ) -> tuple[QuicRecord, QuicRecord]:
-    """Return the records of client and server that send data for half a second."""
+    """Let a client and a server send data for half a second. Return their records."""
 
     async def main(run: Run) -> tuple[QuicRecord, QuicRecord]:
         with Network(Pair(delay_us=2000, loss_probability=loss), run, program=WIRE) as net:
@@ -139,7 +139,7 @@ def test_the_last_packets_are_probed_until_they_are_acknowledged(tmp_path: Path)
 
 
 def test_hostile_datagrams_are_counted_and_change_nothing(tmp_path: Path) -> None:
-    """Datagrams from another port, and with the port of the peer but invalid content."""
+    """Some datagrams come from another port. Others come from the peer's, with invalid content."""
     rng = random.Random(1)
     header = bytes([SHORT_HEADER | NUMBER_LENGTH]) + CONNECTION_ID + bytes(4)
     payloads = [b"", header, *(header + rng.randbytes(rng.randrange(1, 60)) for _ in range(50))]
@@ -159,7 +159,7 @@ def endpoint() -> QuicEndpoint:
     {0: 0xC3}, {0: 0x03}, {0: 0x42}, {1: 0}, {13: 0x1C}, {13: 0x02, 14: 0x09},
 ])  # fmt: skip
 def test_a_packet_of_the_peer_with_invalid_content_is_ignored(change: dict[int, int]) -> None:
-    """Wrong first byte or connection ID, an unknown frame, and ACK of packet 9, never sent."""
+    """A wrong first byte or connection ID, an unknown frame, or an ACK of an unsent packet."""
     packet = bytearray([SHORT_HEADER | NUMBER_LENGTH, *CONNECTION_ID, 0, 0, 0, 0, *bytes(20)])
     for at, value in change.items():
         packet[at] = value

@@ -50,9 +50,9 @@ def invalidate(context: Context, call: syntax.Call) -> None:
 
 
 def is_validated(context: Context, call: syntax.Call) -> places.Value:
-    """Return whether a header is valid, or a request in intrinsic metadata is not the value 0.
+    """Return whether a header is valid, or a field of intrinsic metadata requests something.
 
-    A unicast port is valid if it is not NO_PORT, since Tofino knows that a field has no value.
+    A unicast port requests something unless it is NO_PORT. Other fields do so unless they are 0.
     """
     (argument,) = extern_arguments(context, call)
     value = argument.value

@@ -44,7 +44,7 @@ def lost_frames(net: Network, near: str, far: str) -> int:
 
 @pytest.mark.parametrize("timestamps", list(TimestampFormat))
 def test_delays_are_exact_in_virtual_time(tmp_path: Path, timestamps: TimestampFormat) -> None:
-    """The link has different delays in both directions, and they are no whole microseconds."""
+    """The link has a different delay in each direction, and neither is a whole number of us."""
     topo = Pair(params1={"delay_us": 500.123}, params2={"delay_us": 700.007})
 
     async def main(run: Run) -> PathMeasurement:
