@@ -139,7 +139,6 @@ def access_report(access_id: int, return_code: int) -> Tlv:
 
 def follow_up_telemetry() -> Tlv:
     """Return a TLV that asks for the number and the send time of the previous reply."""
-
     return Tlv(TlvType.FOLLOW_UP_TELEMETRY, bytes(16))
 
 
