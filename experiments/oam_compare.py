@@ -5,14 +5,16 @@ concern only the flows of one spine: a link loses packets, a burst fills a queue
 slow, and a leaf sends the flows over the other spine. Each method watches the same traffic and
 incidents: probes (ping, and STAMP with one session or eight), INT-MD, INT-MX, INT-XD, IOAM (trace
 and direct export), and alternate marking (AM-PM). With one bit, AM-PM measures loss and mean delay
-per block and flow; with two, the delay is that of one packet. IOAM needs IPv6. The IOAM switch has
-no ECMP, so each flow has its own destination address and route. A method detects an incident if it
-notices lost packets, late packets or a new path at that time. It locates the incident if it also
-names the right link or switch. Records of hosts, and captures at the edge for IPv6, are ground
-truth for loss and delay. Captures give the bytes on all links between switches.
+per block and flow. With two bits, it measures loss, and the delay of one packet per block and flow.
+IOAM needs IPv6. The IOAM switch has no ECMP, so each flow has its own destination address and
+route. A method detects an incident if it notices lost packets, late packets or a new path at that
+time. It locates the incident if it also names the right link or switch. Records of hosts, and
+captures at the edge for IPv6, are ground truth for loss and delay. Captures give the bytes on all
+links between switches.
 
-Claim: Probes do not share the fate of the data: one session misses all incidents of the other
-spine. INT-XD, IOAM with direct export, and alternate marking count and locate each lost packet.
+Claim: Probes do not share the fate of the data: one session misses all incidents on the spine that
+it does not cross. INT-XD, IOAM with direct export, and alternate marking count and locate each lost
+packet.
 
 Published: the AM-PM talk and RFC 7799: active methods measure their own packets, passive and hybrid
 methods measure the data.

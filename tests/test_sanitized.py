@@ -18,7 +18,7 @@ ELSEWHERE = {
     "test_int_end_to_end.py",
     "test_int_export.py",
     "test_int_process.py",
-    # use results of C code that tests of the decoder and of the index test
+    # These use results of C code that the tests of the decoder and of the index cover.
     "test_int_store.py",
     "test_ioam_dissector.py",
     "test_ioam_options.py",  # it runs no C code

@@ -27,7 +27,7 @@ SLOW_DELAY_US = 2_500  # delay of a link during the incident
 LOSS_PROBABILITY = 0.05
 CROSS_BYTES, CROSS_LOAD = 1000, 1.3
 DATA_BYTES = 200
-PERIOD_S, LASTS_S, BURST_S = 1.05, 0.5, 0.05  # of an incident; of the burst that fills a queue
+PERIOD_S, LASTS_S, BURST_S = 1.05, 0.5, 0.05  # interval, duration; burst that fills a queue
 
 
 class Kind(Enum):

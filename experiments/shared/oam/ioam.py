@@ -191,7 +191,7 @@ def _number(data: NDArray[np.uint8], at: int, kind: str) -> NDArray[np.int64]:
 
 
 def _added_bytes(net: Network, data: Sequence[Flow], cross: Sequence[Flow]) -> int:
-    """Return the bytes on links between switches that the flows do not have by themselves."""
+    """Return the bytes that telemetry adds on links between switches."""
     added = 0
     for link in fabric_captures(net):
         frames = pcap.read(link)

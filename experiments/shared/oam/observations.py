@@ -57,7 +57,7 @@ class Observed:
 
 
 class Segments:
-    """Delays of the parts of the path. The delays that are too long are known at the end."""
+    """Delays of the parts of the path. events() needs the minimum of all delays of a part."""
 
     def __init__(self) -> None:
         self._delays: defaultdict[Where, list[tuple[float, int, int, int]]] = defaultdict(list)

@@ -242,7 +242,7 @@ def _spines(net: Network, data: Sequence[Flow]) -> dict[int, str]:
 
 
 def _added_bytes(net: Network, flows: Sequence[Flow]) -> int:
-    """Return the bytes on links between switches that the flows do not have by themselves."""
+    """Return the bytes that telemetry adds on links between switches."""
     sizes = {flow.port: flow.size for flow in flows}
     added = 0
     for link in fabric_captures(net):

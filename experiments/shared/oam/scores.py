@@ -15,8 +15,8 @@ from experiments.shared.oam.observations import (
 )
 from experiments.shared.oam.run import Outcome, Truth
 
-# An incident may also concern packets that entered the fabric shortly before it. It may concern
-# packets of a time after its end, while a queue drains.
+# An incident may also affect packets that entered the fabric shortly before its start, and packets
+# that enter after its end, while a queue drains.
 AHEAD_NS, GRACE_NS = 5_000_000, 60_000_000
 EVENT_OF = {Kind.LOSS: LOSS, Kind.QUEUE: DELAY, Kind.SLOW: DELAY, Kind.REROUTE: PATH}
 

@@ -149,7 +149,7 @@ def decode_timestamp(timestamp: int, error_estimate: int) -> int:
 
 
 def check_parameters(key: bytes | None, error_ns: float) -> None:
-    """Raise TestbedError for an empty key, or for an error that is not a number from 0.
+    """Raise TestbedError for an empty key, or for an error that is negative or not finite.
 
     Anybody could compute the HMAC of an empty key.
     """

@@ -88,7 +88,7 @@ def test_unknown_destinations_and_long_forms_are_refused() -> None:
 
 
 def test_the_checksum_0_is_sent_as_0xffff() -> None:
-    """RFC 8200, section 8.1: receivers discard a datagram without checksum."""
+    """Over IPv6, receivers discard datagrams with the checksum 0 (RFC 8200, section 8.1)."""
     host, port, _ = opened()
     port.send(bytes(2), B, 5000)
     payload = host.sent[0][60:62]  # added to the data, the checksum makes the checksum 0

@@ -102,7 +102,7 @@ def test_wrong_lengths_are_marked_as_malformed(type_: int, length: int) -> None:
 
 @pytest.mark.parametrize("key", [None, KEY])
 def test_tlvs_after_a_malformed_one_are_copied(key: bytes | None) -> None:
-    """RFC 8972, section 4."""
+    """The reflector does not answer the TLVs behind a malformed one (RFC 8972, section 4)."""
     malformed, after = Tlv(TlvType.ACCESS_REPORT, bytes(3)), tlvs.class_of_service(34)
     data = tlvs.pack_tlvs(tlvs.seal([malformed, after], 3, key))
     answer, dscp = tlvs.reflect_tlvs(data, 3, 9, key, OBSERVED)
