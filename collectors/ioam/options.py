@@ -413,7 +413,8 @@ class Report:
     """Report of an IOAM node. The module's docstring has its format. A datagram has one report."""
 
     node: int  # 32 bits
-    sequence: int = 0  # 22 bits; per node and hardware subsystem
+    sequence: int = 0  # 22 bits; counts per node and hardware subsystem
+
     hw_id: int = 0
     namespace: int = 0
     option_type: OptionType = OptionType.DEX

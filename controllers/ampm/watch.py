@@ -114,8 +114,8 @@ class WatchedFlow:
     the option, the option and the addresses identify the packets. Otherwise, the flow needs a
     `tunnel`. The first switch then puts packets into outer packets with the option, and the last
     switch unpacks them. Between these switches, frames are 48 bytes longer. The option is in a
-    hop-by-hop header, or, with `end_to_end`, in a destination options header. In a destination
-    options header, only the two ends of the tunnel measure.
+    hop-by-hop header, or, with `end_to_end`, in a destination options header. With `end_to_end`,
+    only the two ends of the tunnel measure.
 
     Raises ValueError for invalid parameters.
     """

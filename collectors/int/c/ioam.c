@@ -33,7 +33,7 @@ static unsigned node_words(uint32_t type)
     return (unsigned)__builtin_popcount(type) + (unsigned)__builtin_popcount(type & WIDE);
 }
 
-/* Returns the length of the node data at the start of a span in bytes. If the span is too short,
+/* Returns the length in bytes of the node data at the start of a span. If the span is too short,
  * the result is longer than the span. */
 static size_t node_bytes(uint32_t type, struct span span)
 {

@@ -86,8 +86,8 @@ def _locate_losses(record: SessionRecord) -> tuple[int, int, int]:
 
     A stateful reflector numbers the test packets that it receives. The highest of these numbers in
     the replies shows how many test packets had arrived by then. A number that no reply has belongs
-    to a lost reply. The other unanswered test packets up to the last reply are lost forward. Losses
-    after the last reply cannot be located.
+    to a lost reply. The other unanswered test packets up to the last reply were lost on the way to
+    the reflector. Losses after the last reply cannot be located.
     """
     answered = len(np.unique(record.replies["sequence"]))
     lost = len(record.sent_ns) - answered
