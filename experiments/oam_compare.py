@@ -216,7 +216,7 @@ def make_row(each: Score) -> dict[str, object]:
 
 
 def summary(found: Found) -> dict[str, float]:
-    """Return the numbers of a method."""
+    """Return the values of a method, by column of the summary table."""
     times_s = found.detection_s()
     return {
         "bytes per packet": found.bytes_per_packet,

@@ -16,8 +16,8 @@ and leaves the format open. Telemark defines the format (in 4-byte words):
     IPv6 packet with its options, maybe truncated     as the node received it
 
 Report Length counts the words after the report header, and MD Length counts the words of the node
-data. The packet contains the trace, edge-to-edge or DEX option that caused the report. A node that
-only exports the trace in the packet sets the trace type in the report to 0.
+data. The packet contains the trace, edge-to-edge or DEX option that caused the report. If a report
+has no node data of the reporting node, its trace type is 0.
 """
 
 import enum

@@ -11,7 +11,7 @@ from controllers.flow_keys import known_bits, match, networks
 from telemark.errors import TestbedError
 from telemark.network import Network
 
-ALL = (1 << 32) - 1  # full sampling
+ALL = (1 << 32) - 1  # sampling of all packets
 MAX_WORDS = 61  # an IPv6 option has at most 255 bytes: (255 - 10) // 4
 
 

@@ -33,7 +33,7 @@ struct stream_t {
     bit<8> scheme;
     bit<32> block;   // length N of a square block, in packets
     bit<32> threshold;  // marking block threshold X, in packets
-    bit<48> limit_us;   // longest interval between two delay samples that is a delay
+    bit<48> limit_us;   // longest interval between delay samples that counts as RTT
     bit<1> spin;
     bit<1> bit_1;
     bit<1> bit_2;

@@ -231,7 +231,7 @@ class ClientTripBit:
         """Return the bit of the next packet."""
         if self._phase == _Phase.REFLECTION and self._periods and not self._to_reflect:
             self._next_phase()
-            self._had_mark = True  # the current period is not completely without marks
+            self._had_mark = True  # the current period does not count as one without marks
         generates = self._phase == _Phase.GENERATION
         reflects = self._phase == _Phase.REFLECTION and self._to_reflect > 0
         marks = (generates or reflects) and self._tokens > 0

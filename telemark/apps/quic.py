@@ -43,7 +43,7 @@ class QuicRecord:
     lost: NDArray[np.int64]  # numbers of packets detected as lost, in order of detection
     largest_acked: int  # -1 if the peer has acknowledged nothing
     unreported: int  # losses that no packet with L has reported
-    invalid: int  # number of datagrams that are no packets of the connection
+    invalid: int  # number of received datagrams that are not packets of the connection
 
 
 @dataclass
@@ -80,7 +80,7 @@ class QuicEndpoint(Application):
         self._lost: list[int] = []
         self._received: list[int] = []
         self._ranges: list[list[int]] = []  # received numbers [first, last], ascending
-        self._unacknowledged = 0  # received packets that elicit, since the last acknowledgement
+        self._unacknowledged = 0  # received packets that elicit one, since the last acknowledgement
         self._invalid = 0
         self._srtt_ns = self._latest_rtt_ns = self._variation_ns = 0.0
         self._probes = 0  # probes since the last acknowledgement

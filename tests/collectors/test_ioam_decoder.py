@@ -120,7 +120,7 @@ def test_fields_of_edge_to_edge_and_direct_export() -> None:
 
 
 def trace(nodes: int, flags: int = 0) -> Trace:
-    """Return a trace of nodes 1, 2, ... They are 10 us apart, and each delays the packet by 3 us."""
+    """Return a trace of nodes 1, 2, ... They are 10 us apart, and each delays packets by 3 us."""
     return Trace(PATH_TYPE, flags=flags, remaining=2, nodes=tuple(
         NodeData(65 - node, node, 1, 2, 1, 10 * node, 3000) for node in range(1, nodes + 1)
     ))  # fmt: skip

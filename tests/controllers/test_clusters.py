@@ -77,7 +77,7 @@ def test_large_partitions_are_reachable_sets(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_the_loss_of_each_cluster_is_exact(seed: int) -> None:
-    """Packets take random ways through a graph, and links lose some of them."""
+    """Packets take random paths through a graph, and links lose some of the packets."""
     rng = random.Random(seed)
     links = random_links(rng, 12, 30, acyclic=True)
     following = {start: [e for s, e in links if s == start] for start, _ in links}

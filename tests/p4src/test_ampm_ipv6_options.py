@@ -112,7 +112,7 @@ def test_a_header_longer_than_its_packet_passes(units: int) -> None:
 
 
 def option_is_found(options: bytes) -> bool:
-    """Walk the options like a receiver, in the first bytes of the header."""
+    """Return whether a receiver that reads the first 32 bytes of the header finds AltMark."""
     header = bytes(2) + options
     at = 2
     while at < min(len(header), WINDOW):

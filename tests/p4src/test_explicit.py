@@ -99,7 +99,7 @@ def made(bits: int, number: int = 0, direction: int = TO_SERVER) -> Packet:
 
 
 def square(sizes: Sequence[int], bit: int = FIRST) -> list[int]:
-    """Return the bits of blocks of these sizes."""
+    """Return the square bit of each packet, for blocks of these sizes."""
     return [bit * (block % 2) for block, size in enumerate(sizes) for _ in range(size)]
 
 

@@ -283,7 +283,7 @@ def _pair(values: Sequence[tuple[float, float]]) -> Pair:
 def check_frames(traced: Traced) -> list[Check]:
     """Check that each packet arrived once, in order, and as it was sent.
 
-    Routers decrement the hop limit. In a tunnel, only both ends do so.
+    Routers decrement the hop limit. With a tunnel, only its two ends decrement it.
     """
     hop_limit = HOP_LIMIT - (2 if traced.has_tunnel else len(traced.path))
     expected = [frame[IPV6_AT:HOP_LIMIT_AT] + bytes([hop_limit]) + frame[HOP_LIMIT_AT + 1 :]

@@ -55,7 +55,7 @@ REPLY = np.dtype([
 
 @dataclass(frozen=True)
 class SessionRecord:
-    """Packets of a session; statistics.measure_path() computes loss and delay from it."""
+    """Packets of a session. statistics.measure_path() computes loss and delay from this record."""
 
     sent_ns: NDArray[np.int64]  # send time of each test packet; the index is its sequence number
     replies: NDArray[np.void]  # REPLY records in order of arrival, including duplicates

@@ -229,7 +229,8 @@ def reflect_tlvs(
     """Return the TLVs of the reply, which have the same length, and the DSCP of the reply.
 
     `sequence` is that of the test packet. TLVs whose integrity check failed are only marked. TLVs
-    after a malformed one are copied; in an authenticated session, the HMAC of the reply is right.
+    after a malformed one are copied. Also in this case, the reply of an authenticated session has
+    the right HMAC.
     """
     tlvs, rest = split_tlvs(data)
     if len(rest) >= HEADER.size:
