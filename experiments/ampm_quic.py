@@ -5,13 +5,14 @@ bit measure the RTT. The bits square (Q), reflection square (R), loss event (L) 
 (T) measure loss. A switch in the middle of the path measures RTT and loss of three connections from
 these bits, one connection per scheme. Both hosts send at a constant rate. The links of the path
 have no loss, or lose packets in one place or in all places. In further runs, a link holds back some
-packets, so that later packets overtake them, or the applications of the hosts pause. A capture at
-the switch and the records of the hosts are ground truth: they show which packets passed. Without
-reordering, Q, R and L must count each packet. With loss, all loss ratios must have the distribution
-that theory predicts. With reordering, Q cuts a block in three if a packet is later than the marking
-block threshold X. In virtual time, the number of cut blocks must also have the distribution that
-theory predicts. Each host may delay a sample of the delay bit by 1 ms, so each RTT must exceed the
-delay of the path by at most 2 ms. On bmv2, a capacity probe determines the rate.
+packets, so that later packets overtake them. In others, the applications of the hosts pause. A
+capture at the switch and the records of the hosts are ground truth: they show which packets passed.
+Without reordering, Q, R and L must count each packet. With loss, all loss ratios must have the
+distribution that theory predicts. With reordering, Q cuts a block in three if a packet is later
+than the marking block threshold X. In virtual time, the number of cut blocks must also have the
+distribution that theory predicts. Each host may delay a sample of the delay bit by 1 ms, so each
+RTT must exceed the delay of the path by at most 2 ms. On bmv2, a capacity probe determines the
+rate.
 
 Claim: Without reordering, Q, R and L count each packet, so they distinguish loss before the switch
 from loss behind it. The delay bit shows the RTT of its own packets plus at most 2 ms, but pauses
@@ -67,6 +68,7 @@ PLACES = {  # links with loss, in the order of SEGMENTS
     "all": (LOSS, LOSS, LOSS, LOSS),
 }
 HELD = 0.01  # fraction of packets that others overtake
+OVERTAKING = "Packets that overtake\neach late packet"  # axis label
 # Numbers m of packets that overtake each late packet. Up to 3 X, one block cuts the next only once.
 SWEPT_PACKETS = (2, 4, THRESHOLD, 10, 12, 16, 3 * THRESHOLD)
 SWEPT_PAUSES_MS = (3.0, 10.0, 30.0, 100.0, 300.0)
@@ -377,7 +379,7 @@ def draw(results: Sequence[StreamResult]) -> Figure:
     draw_reordering(reordered, results)
     draw_rtts(late, results, lambda s: bool(s.held_packets) or s.name == "none",
               lambda s: s.held_packets)  # fmt: skip
-    late.set_xlabel("Overtaking packets per late packet")
+    late.set_xlabel(OVERTAKING)
     draw_rtts(paused, results, lambda s: bool(s.pause_ms) or s.name == "none",
               lambda s: s.pause_ms)  # fmt: skip
     paused.set_xlabel("Mean pause (ms)")
@@ -421,7 +423,7 @@ def draw_reordering(axes: Axes, results: Sequence[StreamResult]) -> None:
     axes.plot(packets, theory, color=plots.COLOURS[0], marker="", label="Q, theory")
     axes.axvline(THRESHOLD, color="black", linestyle=":", linewidth=0.8, label="X")
     axes.set_yscale("symlog", linthresh=1)
-    axes.set(xlabel="Overtaking packets per late packet", ylabel="Loss ratio (%)")
+    axes.set(xlabel=OVERTAKING, ylabel="Loss ratio (%)")
     plots.legend(axes, 2)
 
 

@@ -82,7 +82,7 @@ def test_a_flow_without_a_last_point_is_refused() -> None:
 
 
 class Tree(Topo):
-    """Tree of TREE with the sender h1 at s1. Links between switches lose packets."""
+    """The tree TREE, with the sender h1 at s1. Links between switches lose packets."""
 
     def build(self) -> None:
         for name in TREE:

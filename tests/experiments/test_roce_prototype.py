@@ -1,4 +1,4 @@
-"""The published RDMA prototype: models of its memory, segments, and both sides in a network.
+"""The published RDMA prototype: model of its memory, segments, and both programs in a network.
 
 The published program is not part of the repository. Tests that need it run if the environment
 variable RDMA_PROTOTYPE names a folder with it.

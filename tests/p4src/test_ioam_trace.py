@@ -45,7 +45,7 @@ def encapsulating(trace_type: int, **options: bool | int) -> Switch:
 
 
 def expected_node(trace_type: int, node: int, time_us: int, hop_limit: int = 64) -> NodeData:
-    """Return the data that a node must add; the packet does not wait in the switch."""
+    """Return the data that a node must add to a packet that does not wait in the switch."""
     data = NodeData(
         hop_limit=hop_limit, node=node, ingress=IN, egress=OUT, seconds=time_us // 10**6,
         fraction=time_us % 10**6, transit_delay=0, namespace_data=DATA + node, queue_depth=0,

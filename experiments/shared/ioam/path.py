@@ -184,6 +184,7 @@ def _mac(net: Network, host: str, switch: str) -> str:
 def unix_offset_ns() -> int:
     """Return Unix time minus CLOCK_MONOTONIC, in ns.
 
-    Reads both clocks several times. The smallest difference has the shortest pause in between.
+    Reads both clocks several times. The smallest difference is that of the two readings with the
+    shortest pause between them.
     """
     return -max(time.monotonic_ns() - time.time_ns() for _ in range(10))

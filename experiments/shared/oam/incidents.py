@@ -90,7 +90,7 @@ def routes(net: Network) -> dict[str, Sequence[Route]]:
 
 
 def data_flows(flows: int, rate_pps: float, lasts_s: float) -> list[Flow]:
-    """Return the data flows, which start at different times of their common interval."""
+    """Return the data flows. They have the same packet interval, and start at different times."""
     each_pps = rate_pps / flows
     count = max(round(each_pps * lasts_s), 1)
     return [

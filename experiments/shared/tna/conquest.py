@@ -5,9 +5,10 @@ At each time, one snapshot is cleaned, one counts, and the others are read. If a
 the program adds up the bytes of its flow in the snapshots of its waiting time. Packets of flows
 with many bytes in the queue get an ECN mark.
 
-The published template exchanges two indices: packets count and read at the index for cleaning,
-which any packet increments, and clean at the hash of their flow. So the program cannot estimate the
-bytes of a flow. With `is_repaired`, the generated program uses each index for its purpose.
+The published template exchanges two indices. Packets count and read at the index for cleaning,
+which any packet increments. They clean at the index that is the hash of their flow. So the program
+cannot estimate the bytes of a flow. With `is_repaired`, the generated program uses each index for
+its purpose.
 """
 
 import re

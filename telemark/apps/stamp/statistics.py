@@ -41,7 +41,7 @@ class PathMeasurement:
     lost_backward: int  # replies lost between reflector and sender
     lost_unlocated: int  # test packets or replies lost at an unknown place
     sequence: NDArray[np.int64]
-    sent_ns: NDArray[np.int64]  # of the test packet
+    sent_ns: NDArray[np.int64]  # send time of the test packet
     forward_ns: NDArray[np.int64]  # one-way delay of the test packet
     backward_ns: NDArray[np.int64]  # one-way delay of the reply
     round_trip_ns: NDArray[np.int64]  # without the time inside the reflector
