@@ -42,7 +42,7 @@ class Namespace:
 
 @dataclass(frozen=True)
 class Route:
-    """IPv6 route of a switch: next hop and its MAC address. With None, only routers accept the frames."""
+    """IPv6 route of a switch: next hop, and its MAC address (None if it accepts any address)."""
 
     prefix: str
     neighbour: str
