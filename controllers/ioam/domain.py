@@ -213,5 +213,6 @@ def _flow_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableE
                 found.append(fy.P4TableEntry("tunnels", match=match, action=action))
     if any(flow.tunnel_to == switch for flow in domain.flows):
         match = fy.Match({"hdr.ipv6.dst_addr": tunnel_address(net, switch)})
-        found.append(fy.P4TableEntry("tunnel_ends", match=match, action=fy.Action("end_tunnel")))
+        action = fy.Action("end_tunnel", reports=int(domain.reports_edge))
+        found.append(fy.P4TableEntry("tunnel_ends", match=match, action=action))
     return found

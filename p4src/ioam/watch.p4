@@ -173,8 +173,9 @@ control IoamWatch(
         size = IOAM_FLOWS;
     }
 
-    action end_tunnel() {
+    action end_tunnel(bit<1> reports) {
         ioam.ends_tunnel = 1;
+        ioam.reports_tunnel = reports;
     }
 
     // Addresses of this switch at which tunnels end.
@@ -185,7 +186,8 @@ control IoamWatch(
         size = 64;
     }
 
-    /* Samples packets by their headers and layer 4 checksum. */
+    /* Samples packets by their headers, including UDP checksums and TCP sequence numbers. Without
+     * UDP and TCP, all packets with the same headers are samples, or none is. */
     action sample() {
         bit<32> number;
         hash(
