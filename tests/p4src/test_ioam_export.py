@@ -213,6 +213,14 @@ def test_a_tunnel_carries_tunnels_of_others(from_outside: bytes) -> None:
     assert last.report(inside)[0] == expected
 
 
+def test_a_report_of_the_first_node_of_a_tunnel_has_both_ip_headers() -> None:
+    first = encapsulating()
+    first.insert_dex(SHORT)
+    first.begin_tunnel()
+    out, report = first.report(udp(bytes(100)))
+    assert report.packet == out[14 : 14 + 40 + (out[55] + 1) * 8 + 40 + 24]
+
+
 @pytest.mark.parametrize("reports", [True, False])
 def test_a_tunnel_that_ends_inside_of_the_domain_is_reported(reports: bool) -> None:
     first, last = encapsulating(), Switch(3)
