@@ -139,7 +139,7 @@ control IoamPacket(
             clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, CLONE_FIELDS);
         }
         if (ends) {
-            if (hdr.options.hop_by_hop.isValid()
+            if (hdr.ipv6.next_header == PROTOCOL_HOP_BY_HOP
                 && (meta.ioam.is_whole == 0 || (has_options == 1 && !can_strip(meta.ioam)))) {
                 event = LEAK_DROPPED;
                 mark_to_drop(standard_metadata);

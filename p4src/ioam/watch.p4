@@ -38,8 +38,7 @@ control IoamBorder(
 
     apply {
         borders.apply();
-        if (hdr.options.hop_by_hop.isValid()
-            || (hdr.ipv6.isValid() && hdr.ipv6.next_header == PROTOCOL_HOP_BY_HOP)) {
+        if (hdr.ipv6.isValid() && hdr.ipv6.next_header == PROTOCOL_HOP_BY_HOP) {
             if (ioam.from_outside == 1) {
                 if (ioam.is_whole == 0
                     || (has_ioam(ioam) && (ioam.strips_foreign == 0 || !can_strip(ioam)))) {

@@ -154,6 +154,7 @@ UNREADABLE = {
     + header(TRACE.encode()),
     "cut in the header": with_options(TRACE)[:70],
     "cut before the options": with_options(TRACE)[:56],
+    "cut after the first byte of the header": with_options(TRACE)[:55],
     "a payload shorter than the header": with_payload_length(with_options(TRACE), 31),
     "a jumbogram": with_payload_length(with_options(TRACE), 0),
 }
