@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mininet.topo import Topo
 from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from virtual_networks import virtually
 
-from collectors.ioam.options import E2EType, Trace, TraceFlag, TraceType
+from collectors.ioam.options import DexFlag, E2EType, Trace, TraceFlag, TraceType
 from controllers.connection import connections
 from controllers.ioam.domain import REPORT_PORT, Domain, Namespace, configure, events
 from controllers.ioam.flows import DirectExportOption, IoamFlow, TraceOption
@@ -119,6 +120,37 @@ def test_a_flow_that_enters_nowhere_is_refused(tmp_path: Path) -> None:
         traced(tmp_path, flow)
 
 
+def test_a_tunnel_to_no_switch_is_refused(tmp_path: Path) -> None:
+    flow = IoamFlow("fd00::1", "fd00::2", option=TraceOption(FIELDS, nodes=2), tunnel_to="s9")
+    with pytest.raises(TestbedError, match=r"has no switch s9; set `tunnel_to`"):
+        traced(tmp_path, flow)
+
+
+COLLECTORS = {
+    "no path": ("h3", "switch s1: no path .* to the collector h3; set"),
+    "no collector": ({"s1": "h2"}, "switch s3: no collector; add it to"),
+}
+
+
+@pytest.mark.parametrize(("collector", "problem"), COLLECTORS.values(), ids=COLLECTORS.keys())
+def test_collectors_that_switches_cannot_reach_are_refused(
+    collector: Any, problem: str, tmp_path: Path
+) -> None:
+
+    class TwoParts(Topo):
+        def build(self) -> None:
+            self.addLink(self.addSwitch("s1"), self.addHost("h2"))
+            self.addLink(self.addSwitch("s3"), self.addHost("h3"))
+
+    async def main(run: Run) -> None:
+        with Network(TwoParts(), run, program=PROGRAM) as net:
+            async with connections(net) as switches:
+                await configure(net, switches, Domain(collector, []))
+
+    with pytest.raises(TestbedError, match=problem):
+        virtually(tmp_path, main)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -127,6 +159,12 @@ def test_a_flow_that_enters_nowhere_is_refused(tmp_path: Path) -> None:
         ({"namespace": 1 << 16}, "namespace 65536"),
         ({"option": None}, "set `option` or `e2e`"),
         ({"option": TraceOption(FIELDS, nodes=31)}, "31 nodes need 62 words"),
+        ({"option": TraceOption(FIELDS, nodes=0)}, "0 nodes: expected at least 1"),
+        ({"option": TraceOption(TraceType(0), nodes=1)}, "at least one field"),
+        ({"option": TraceOption(FIELDS | TraceType.RESERVED, nodes=1)}, "last bit 0"),
+        ({"option": DirectExportOption(TraceType.RESERVED)}, "last bit 0"),
+        ({"option": DirectExportOption(FIELDS, DexFlag(0x20))}, "extensions 0x20"),
+        ({"e2e": E2EType(0x0800)}, "edge-to-edge type 0x800"),
         ({"option": TraceOption(TraceType(1 << 24), nodes=1)}, "expected 24 bits"),
         ({"option": DirectExportOption(TraceType(1 << 24))}, "expected 24 bits"),
     ],
