@@ -35,9 +35,7 @@ class TraceOption:
     def problem(self) -> str:
         """Return what is wrong with the option, or an empty string."""
         if not 0 < self.trace_type < 1 << 24 or self.trace_type & TraceType.RESERVED:
-            return (
-                f"trace type {self.trace_type:#x}: expected 24 bits, at least one field, last bit 0"
-            )
+            return f"trace type {self.trace_type:#x}: expected 24 bits, not 0, last bit 0"
         if self.nodes < 1:
             return f"{self.nodes} nodes: expected at least 1"
         if self.words > MAX_WORDS:

@@ -28,18 +28,19 @@ FIELDS = TraceType.HOP_NODE | TraceType.INTERFACES
 class LineWithCollector(Line):
     """h1 - s1 - s2 - s3 - h2, and h3 at s3."""
 
-    def build(self) -> None:
-        super().build(3)
+    def build(self, **link: float) -> None:  # type: ignore[override]
+        super().build(3, **link)
         self.addLink("s3", self.addHost("h3"))
 
 
 def traced(
-    folder: Path, flow: IoamFlow, frames: int = 3, **options: Any
+    folder: Path, flow: IoamFlow, frames: int = 3, *, rate_bps: float = 0, **options: Any
 ) -> tuple[list[bytes], list[NodeReport], dict[str, dict[str, int]]]:
     """Send frames through the domain; return received frames, reports, and nonzero events."""
 
     async def main(run: Run) -> tuple[list[bytes], list[NodeReport], dict[str, dict[str, int]]]:
-        with Network(LineWithCollector(), run, program=PROGRAM) as net:
+        link = {"rate_bps": rate_bps} if rate_bps else {}
+        with Network(LineWithCollector(**link), run, program=PROGRAM) as net:
             receiver = net.run_application("h2", FrameKeeper())
             collector = net.run_application("h3", ReportKeeper(REPORT_PORT))
             domain = Domain("h3", [flow], addresses=ADDRESSES, **options)
@@ -48,7 +49,7 @@ def traced(
                 sent = [frame(net, n) for n in range(frames)]
                 begin_ns = run.clock.now_ns()
                 net.send_frames("h1", [begin_ns + n for n in range(frames)], sent)
-                await run.clock.sleep_until(begin_ns + 10**9)
+                await run.clock.sleep_until(begin_ns + 60 * 10**9)
                 counts = {name: await events(switch) for name, switch in switches.items()}
         assert receiver.result in ([], sent)
         nonzero = {name: {event: n for event, n in each.items() if n}
@@ -106,6 +107,19 @@ def test_the_mtu_of_the_domain(tmp_path: Path) -> None:
     assert (reports, counts["s1"]) == ([], {"no room": 3})
 
 
+def test_long_transit_delays_have_the_overflow_bit(tmp_path: Path) -> None:
+    """A delay in ns has 31 bits. Each packet takes one second to leave s1."""
+    fields = TraceType.TRANSIT_DELAY | TraceType.QUEUE_DEPTH
+    flow = IoamFlow("fd00::1", "fd00::2", option=TraceOption(fields, nodes=2))
+    _, reports, _ = traced(tmp_path, flow, 12, rate_bps=1000)
+    traces = [each.options[0] for each in reports]
+    delays = [each.nodes[0].transit_delay or 0 for each in traces if isinstance(each, Trace)]
+    short = [delay for delay in delays if delay != 0x80000000]
+    assert 1 < len(short) < len(delays) == 12
+    assert sorted(delays) == [*short, *delays[len(short) :]]
+    assert 10**9 < short[-1] < 1 << 31
+
+
 def test_active_packets_do_not_reach_the_host(tmp_path: Path) -> None:
     option = TraceOption(FIELDS, nodes=2, is_active=True)
     flow = IoamFlow("fd00::1", "fd00::2", option=option)
@@ -160,7 +174,7 @@ def test_collectors_that_switches_cannot_reach_are_refused(
         ({"option": None}, "set `option` or `e2e`"),
         ({"option": TraceOption(FIELDS, nodes=31)}, "31 nodes need 62 words"),
         ({"option": TraceOption(FIELDS, nodes=0)}, "0 nodes: expected at least 1"),
-        ({"option": TraceOption(TraceType(0), nodes=1)}, "at least one field"),
+        ({"option": TraceOption(TraceType(0), nodes=1)}, "expected 24 bits, not 0"),
         ({"option": TraceOption(FIELDS | TraceType.RESERVED, nodes=1)}, "last bit 0"),
         ({"option": DirectExportOption(TraceType.RESERVED)}, "last bit 0"),
         ({"option": DirectExportOption(FIELDS, DexFlag(0x20))}, "extensions 0x20"),
