@@ -78,7 +78,7 @@ class Switch:
         if border:
             add(f"{WATCH}.border.borders", [Exact(IN)], f"{WATCH}.border.{border}", [])
         if leaving:
-            add(f"{PACKET}.ports", [Exact(OUT)], f"{PACKET}.leave_domain", [reports])
+            add(f"{PACKET}.ports", [Exact(OUT)], f"{PACKET}.leave_domain", [int(reports)])
         else:
             add(f"{PACKET}.ports", [Exact(OUT)], f"{PACKET}.stay_inside", [mtu])
         collector = int(IPv4Address(COLLECTOR))
@@ -109,7 +109,7 @@ class Switch:
 
     def end_tunnel(self, *, reports: bool = True) -> None:
         self.engine.table_add(f"{WATCH}.tunnel_ends", [Exact(int(IPv6Address(TUNNEL[1])))],
-                              f"{WATCH}.end_tunnel", [reports])  # fmt: skip
+                              f"{WATCH}.end_tunnel", [int(reports)])  # fmt: skip
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
         """Return port and content of all frames that the switch sends for this frame, in order."""
