@@ -18,6 +18,7 @@ import finsy as fy
 from controllers.forwarding import forwarding_entries
 from controllers.ioam.flows import IoamFlow, check_sources
 from controllers.tables import reconcile
+from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.topology.routes import next_hops
 
@@ -75,8 +76,12 @@ class Domain:
     routes: Mapping[str, Sequence[Route]] = field(default_factory=dict)
 
     def collector_of(self, switch: str) -> str:
-        """Return the host to which a switch reports."""
-        return self.collector if isinstance(self.collector, str) else self.collector[switch]
+        """Return the host to which a switch reports. Raises TestbedError."""
+        if isinstance(self.collector, str):
+            return self.collector
+        if switch not in self.collector:
+            raise TestbedError(f"switch {switch}: no collector; add it to `Domain.collector`")
+        return self.collector[switch]
 
 
 async def configure(
@@ -145,7 +150,13 @@ def entries(
 async def _configure(net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int) -> None:
     name = switch.name
     ways = next_hops(net.topo.links(), net.topo.hosts(), name)
-    port = net.port(name, ways[domain.collector_of(name)][0])
+    collector = domain.collector_of(name)
+    if collector not in ways:
+        raise TestbedError(
+            f"switch {name}: no path through switches to the collector {collector}; set "
+            "`Domain.collector` to a map from each switch to a host that it reaches"
+        )
+    port = net.port(name, ways[collector][0])
     session = fy.P4CloneSessionEntry(SESSION, replicas=[port])
     await switch.delete([session], strict=False)
     await switch.insert([session])
@@ -215,5 +226,6 @@ def _flow_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableE
                 found.append(fy.P4TableEntry("tunnels", match=match, action=action))
     if any(flow.tunnel_to == switch for flow in domain.flows):
         match = fy.Match({"hdr.ipv6.dst_addr": tunnel_address(net, switch)})
-        found.append(fy.P4TableEntry("tunnel_ends", match=match, action=fy.Action("end_tunnel")))
+        action = fy.Action("end_tunnel", reports=int(domain.reports_edge))
+        found.append(fy.P4TableEntry("tunnel_ends", match=match, action=action))
     return found

@@ -34,9 +34,11 @@ class TraceOption:
 
     def problem(self) -> str:
         """Return what is wrong with the option, or an empty string."""
-        if not 0 <= self.trace_type < 1 << 24:
-            return f"trace type {self.trace_type:#x}: expected 24 bits"
-        if not 0 <= self.words <= MAX_WORDS:
+        if not 0 < self.trace_type < 1 << 24 or self.trace_type & TraceType.RESERVED:
+            return f"trace type {self.trace_type:#x}: expected 24 bits, not 0, last bit 0"
+        if self.nodes < 1:
+            return f"{self.nodes} nodes: expected at least 1"
+        if self.words > MAX_WORDS:
             return (f"{self.nodes} nodes need {self.words} words; an option has at most "
                     f"{MAX_WORDS}: use fewer nodes or fields")  # fmt: skip
         return ""
@@ -58,8 +60,10 @@ class DirectExportOption:
 
     def problem(self) -> str:
         """Return what is wrong with the option, or an empty string."""
-        if not 0 <= self.trace_type < 1 << 24:
-            return f"trace type {self.trace_type:#x}: expected 24 bits"
+        if not 0 <= self.trace_type < 1 << 24 or self.trace_type & TraceType.RESERVED:
+            return f"trace type {self.trace_type:#x}: expected 24 bits, last bit 0"
+        if self.extensions & ~(DexFlag.FLOW | DexFlag.SEQUENCE):
+            return f"extensions {self.extensions:#x}: expected only FLOW and SEQUENCE"
         return ""
 
     def action(self) -> tuple[str, dict[str, int]]:
@@ -107,6 +111,8 @@ class IoamFlow:
             return f"share {self.share}: expected more than 0 and at most 1"
         if not 0 <= self.namespace <= 0xFFFF:
             return f"namespace {self.namespace}: expected 16 bits"
+        if not 0 <= self.e2e <= 0xFFFF or self.e2e & 0x0FFF:
+            return f"edge-to-edge type {self.e2e:#x}: expected only defined bits"
         if self.option is None and not self.e2e:
             return "set `option` or `e2e`"
         return self.option.problem() if self.option else ""
@@ -131,9 +137,14 @@ class IoamFlow:
 
 
 def check_sources(net: Network, flow: IoamFlow, found: Sequence[str]) -> None:
-    """Raise TestbedError if no switch inserts the options of a flow."""
+    """Raise TestbedError if no switch inserts the options of a flow, or its tunnel has no end."""
+    where = f"IOAM flow {flow.src_addr} -> {flow.dst_addr}"
     if not found:
         raise TestbedError(
-            f"IOAM flow {flow.src_addr} -> {flow.dst_addr}: no host of {net.name} has a matching "
-            "source address; set `sources` to the switches where the flow enters"
+            f"{where}: no host of {net.name} has a matching source address; set `sources` to the "
+            "switches where the flow enters"
+        )
+    if flow.tunnel_to and flow.tunnel_to not in net.topo.switches():
+        raise TestbedError(
+            f"{where}: {net.name} has no switch {flow.tunnel_to}; set `tunnel_to` to a switch"
         )

@@ -48,8 +48,14 @@ class LinuxRouter:
 
     def _commands(self) -> list[str]:
         path = "/proc/sys/net/ipv6"
-        # Without an address of its own, an interface sends no router solicitations.
-        commands = [f"echo 1 > {path}/conf/{device}/addr_gen_mode" for device in self.interfaces]
+        commands = []
+        for device in self.interfaces:
+            commands += [
+                # without an address of its own, an interface sends no router solicitations
+                f"echo 1 > {path}/conf/{device}/addr_gen_mode",
+                # without multicast, it joins no groups, and sends no reports about them (MLD)
+                f"ip link set dev {device} multicast off",
+            ]
         commands += [
             f"echo 0 > {path}/conf/all/disable_ipv6",
             f"echo 1 > {path}/conf/all/forwarding",

@@ -108,7 +108,7 @@ control InsertOptions(
 
     /* Writes the outer header. Traffic class and flow label are those of the inner header. */
     action put_tunnel() {
-        hdr.inner_ipv6 = hdr.ipv6;
+        hdr.carried_ipv6 = hdr.ipv6;
         hdr.ipv6.payload_length = hdr.ipv6.payload_length + IPV6_BYTES;
         hdr.ipv6.next_header = PROTOCOL_IPV6;
         hdr.ipv6.hop_limit = 64;

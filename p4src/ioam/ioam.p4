@@ -34,14 +34,16 @@ control IoamIngress(
 }
 
 /* Removes the outer header of a tunnel. Congestion marks of the outer header are copied to the
- * inner header, if that is ECN-capable (RFC 6040, 4.2). */
-control EndTunnel(inout headers_t hdr) {
+ * inner header. If that is not ECN-capable, the packet is dropped (RFC 6040, 4.2). */
+control EndTunnel(inout headers_t hdr, inout standard_metadata_t standard_metadata) {
     apply {
         bit<2> outer = hdr.ipv6.traffic_class[1:0];
         bit<2> inner = hdr.inner_ipv6.traffic_class[1:0];
         hdr.ipv6 = hdr.inner_ipv6;
         hdr.inner_ipv6.setInvalid();
-        if ((outer == 3 && inner != 0) || (outer == 1 && inner == 2)) {
+        if (outer == 3 && inner == 0) {
+            mark_to_drop(standard_metadata);
+        } else if (outer == 3 || (outer == 1 && inner == 2)) {
             hdr.ipv6.traffic_class[1:0] = outer;
         }
     }
@@ -98,26 +100,22 @@ control IoamPacket(
             >= (bit<32>)hdr.ipv6.payload_length + 40 + ETHERNET_BYTES;
         if (has_ioam(meta.ioam) && meta.ioam.is_whole == 1) {
             has_options = 1;
-            if (meta.ioam.is_known == 1 && hdr.options.trace.isValid()) {
+            bit<1> reports = is_leaving == 1 ? reports_leaving : meta.ioam.reports_tunnel;
+            if (reports == 1 && meta.ioam.is_known == 1 && hdr.options.trace.isValid()) {
+                is_reported = 1;
                 set_report(hdr.options.trace.type, hdr.options.trace.namespace_id,
                     hdr.options.trace.trace_type);
                 if ((bit<8>)hdr.options.trace.node_words
                         != node_words(hdr.options.trace.trace_type)) {
                     meta.ioam.report_type = 0;
                 }
-                is_reported = ends ? reports_leaving : 0;
             } else if (meta.ioam.exports == 1 && hdr.options.dex.isValid()) {
                 set_report(DIRECT_EXPORT, hdr.options.dex.namespace_id,
                     hdr.options.dex.trace_type);
                 is_reported = 1;
-            } else if (hdr.options.e2e.isValid()) {
-                set_report(EDGE_TO_EDGE, hdr.options.e2e.namespace_id, 0);
-                is_reported = ends ? reports_leaving : 0;
-            }
-            if (!ends && meta.ioam.exports == 1 && hdr.options.dex.isValid()) {
-                set_report(DIRECT_EXPORT, hdr.options.dex.namespace_id,
-                    hdr.options.dex.trace_type);
+            } else if (reports == 1 && hdr.options.e2e.isValid()) {
                 is_reported = 1;
+                set_report(EDGE_TO_EDGE, hdr.options.e2e.namespace_id, 0);
             }
             if (!is_full) {
                 is_reported = 0;
@@ -141,7 +139,7 @@ control IoamPacket(
             clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, CLONE_FIELDS);
         }
         if (ends) {
-            if (hdr.options.hop_by_hop.isValid()
+            if (hdr.ipv6.next_header == PROTOCOL_HOP_BY_HOP
                 && (meta.ioam.is_whole == 0 || (has_options == 1 && !can_strip(meta.ioam)))) {
                 event = LEAK_DROPPED;
                 mark_to_drop(standard_metadata);
@@ -152,7 +150,7 @@ control IoamPacket(
                 }
                 strip.apply(hdr, meta.ioam);
                 if (meta.ioam.ends_tunnel == 1) {
-                    end_tunnel.apply(hdr);
+                    end_tunnel.apply(hdr, standard_metadata);
                 }
             }
         }

@@ -51,6 +51,7 @@ struct headers_t {
     e2e_data_t new_e2e;
     word_t new_dex_flow;
     word_t new_dex_sequence;
+    ipv6_t carried_ipv6;      // the IPv6 header of the packet, behind a new outer header
     // Padding in place of IOAM options that were removed, if other options remain:
     byte_t pad_1;
     pad_n_t pad_n;
@@ -65,7 +66,7 @@ struct headers_t {
 
 struct ioam_t {
     // From the parser:
-    bit<1> is_whole;      // the options end where the hop-by-hop header ends
+    bit<1> is_whole;      // the switch can read all options
     bit<1> trace_fits;    // the lengths in the trace option are consistent
     bit<8> other_options; // number of options that are neither IOAM nor padding
     bit<16> ioam_bytes;   // length of all IOAM options
@@ -75,6 +76,7 @@ struct ioam_t {
     bit<1> from_outside;
     bit<1> strips_foreign;
     bit<1> ends_tunnel;
+    bit<1> reports_tunnel;  // the options of the tunnel are reported at its end
     bit<1> is_stopped;
     @field_list(CLONE_FIELDS)
     bit<1> is_known;      // the namespace of the trace option is configured

@@ -12,8 +12,8 @@ const bit<3> AFTER_DEX = 3;
 const bit<3> AFTER_IOAM = 4;
 
 /* If `is_whole` is not set after the parser, then the packet ended too early, an option was longer
- * than its header, there were too many options, or a second hop-by-hop header follows. Then the
- * packet passes unchanged. */
+ * than its header, the header was longer than the payload, there were too many options, or a second
+ * hop-by-hop header follows. Then the packet passes unchanged. */
 parser IoamParser(
     packet_in packet, out headers_t hdr, inout metadata_t meta,
     inout standard_metadata_t standard_metadata) {
@@ -126,15 +126,21 @@ parser IoamParser(
         bit<32> head = packet.lookahead<bit<32>>();
         meta.ioam.ioam_bytes = meta.ioam.ioam_bytes + bytes;
         transition select(progress, head[7:0], head[23:16]) {
-            (NO_IOAM_YET, PREALLOCATED, 0 .. 9): more_ioam;
-            (NO_IOAM_YET, INCREMENTAL, 0 .. 9): more_ioam;
-            (NO_IOAM_YET, PREALLOCATED, _): parse_trace;
-            (NO_IOAM_YET, INCREMENTAL, _): parse_trace;
+            (NO_IOAM_YET, PREALLOCATED, 10 .. 255): find_trace;
+            (NO_IOAM_YET, INCREMENTAL, 10 .. 255): find_trace;
             (NO_IOAM_YET, EDGE_TO_EDGE, 6 .. 255): parse_e2e;
             (AFTER_TRACE, EDGE_TO_EDGE, 6 .. 255): parse_e2e;
             (NO_IOAM_YET, DIRECT_EXPORT, 10 .. 255): parse_dex;
             (AFTER_TRACE, DIRECT_EXPORT, 10 .. 255): parse_dex;
             (AFTER_E2E, DIRECT_EXPORT, 10 .. 255): parse_dex;
+            default: more_ioam;
+        }
+    }
+
+    // Nodes must not change an option whose type says that it does not change (RFC 8200, 4.2).
+    state find_trace {
+        transition select(packet.lookahead<bit<8>>()) {
+            IOAM_CHANGEABLE: parse_trace;
             default: more_ioam;
         }
     }
@@ -241,11 +247,15 @@ parser IoamParser(
         transition next_option;
     }
 
-    // A second hop-by-hop header (invalid, RFC 8200) could hide options.
+    // A second hop-by-hop header (invalid, RFC 8200) could hide options. If the header is longer
+    // than the payload, then the switch cannot correct the payload length. This also applies to
+    // jumbograms, whose payload length is 0.
     state end_options {
-        transition select(next_header) {
-            PROTOCOL_HOP_BY_HOP: accept;
-            default: accept_options;
+        bytes = ((bit<16>)hdr.options.hop_by_hop.length + 1) << 3;
+        transition select(next_header, bytes <= hdr.ipv6.payload_length) {
+            (PROTOCOL_HOP_BY_HOP, _): accept;
+            (_, true): accept_options;
+            default: accept;
         }
     }
 
@@ -341,6 +351,7 @@ control IoamDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.zero_2);
         packet.emit(hdr.zero_4);
         packet.emit(hdr.options.after);
+        packet.emit(hdr.carried_ipv6);
         packet.emit(hdr.inner_ipv6);
         packet.emit(hdr.ports);
     }

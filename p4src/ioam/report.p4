@@ -67,6 +67,9 @@ control PrepareReport(in headers_t hdr, inout ioam_t ioam) {
 
     apply {
         bit<16> headers = IPV6_BYTES + (((bit<16>)hdr.options.hop_by_hop.length + 1) << 3);
+        if (hdr.carried_ipv6.isValid()) {
+            headers = headers + IPV6_BYTES;
+        }
         if (hdr.inner_ipv6.isValid()) {
             headers = headers + IPV6_BYTES;
         }

@@ -38,8 +38,7 @@ control IoamBorder(
 
     apply {
         borders.apply();
-        if (hdr.options.hop_by_hop.isValid()
-            || (hdr.ipv6.isValid() && hdr.ipv6.next_header == PROTOCOL_HOP_BY_HOP)) {
+        if (hdr.ipv6.isValid() && hdr.ipv6.next_header == PROTOCOL_HOP_BY_HOP) {
             if (ioam.from_outside == 1) {
                 if (ioam.is_whole == 0
                     || (has_ioam(ioam) && (ioam.strips_foreign == 0 || !can_strip(ioam)))) {
@@ -173,8 +172,9 @@ control IoamWatch(
         size = IOAM_FLOWS;
     }
 
-    action end_tunnel() {
+    action end_tunnel(bit<1> reports) {
         ioam.ends_tunnel = 1;
+        ioam.reports_tunnel = reports;
     }
 
     // Addresses of this switch at which tunnels end.
@@ -185,7 +185,8 @@ control IoamWatch(
         size = 64;
     }
 
-    /* Samples packets by their headers and layer 4 checksum. */
+    /* Samples packets by their headers, including UDP checksums and TCP sequence numbers. Without
+     * UDP and TCP, all packets with the same headers are samples, or none is. */
     action sample() {
         bit<32> number;
         hash(

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mininet.topo import Topo
 from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from virtual_networks import virtually
 
-from collectors.ioam.options import E2EType, Trace, TraceFlag, TraceType
+from collectors.ioam.options import DexFlag, E2EType, Trace, TraceFlag, TraceType
 from controllers.connection import connections
 from controllers.ioam.domain import REPORT_PORT, Domain, Namespace, configure, events
 from controllers.ioam.flows import DirectExportOption, IoamFlow, TraceOption
@@ -27,18 +28,19 @@ FIELDS = TraceType.HOP_NODE | TraceType.INTERFACES
 class LineWithCollector(Line):
     """h1 - s1 - s2 - s3 - h2, and h3 at s3."""
 
-    def build(self) -> None:
-        super().build(3)
+    def build(self, **link: float) -> None:  # type: ignore[override]
+        super().build(3, **link)
         self.addLink("s3", self.addHost("h3"))
 
 
 def traced(
-    folder: Path, flow: IoamFlow, frames: int = 3, **options: Any
+    folder: Path, flow: IoamFlow, frames: int = 3, *, rate_bps: float = 0, **options: Any
 ) -> tuple[list[bytes], list[NodeReport], dict[str, dict[str, int]]]:
     """Send frames through the domain; return received frames, reports, and nonzero events."""
 
     async def main(run: Run) -> tuple[list[bytes], list[NodeReport], dict[str, dict[str, int]]]:
-        with Network(LineWithCollector(), run, program=PROGRAM) as net:
+        link = {"rate_bps": rate_bps} if rate_bps else {}
+        with Network(LineWithCollector(**link), run, program=PROGRAM) as net:
             receiver = net.run_application("h2", FrameKeeper())
             collector = net.run_application("h3", ReportKeeper(REPORT_PORT))
             domain = Domain("h3", [flow], addresses=ADDRESSES, **options)
@@ -47,7 +49,7 @@ def traced(
                 sent = [frame(net, n) for n in range(frames)]
                 begin_ns = run.clock.now_ns()
                 net.send_frames("h1", [begin_ns + n for n in range(frames)], sent)
-                await run.clock.sleep_until(begin_ns + 10**9)
+                await run.clock.sleep_until(begin_ns + 60 * 10**9)
                 counts = {name: await events(switch) for name, switch in switches.items()}
         assert receiver.result in ([], sent)
         nonzero = {name: {event: n for event, n in each.items() if n}
@@ -105,6 +107,19 @@ def test_the_mtu_of_the_domain(tmp_path: Path) -> None:
     assert (reports, counts["s1"]) == ([], {"no room": 3})
 
 
+def test_long_transit_delays_have_the_overflow_bit(tmp_path: Path) -> None:
+    """A delay in ns has 31 bits. Each packet takes one second to leave s1."""
+    fields = TraceType.TRANSIT_DELAY | TraceType.QUEUE_DEPTH
+    flow = IoamFlow("fd00::1", "fd00::2", option=TraceOption(fields, nodes=2))
+    _, reports, _ = traced(tmp_path, flow, 12, rate_bps=1000)
+    traces = [each.options[0] for each in reports]
+    delays = [each.nodes[0].transit_delay or 0 for each in traces if isinstance(each, Trace)]
+    short = [delay for delay in delays if delay != 0x80000000]
+    assert 1 < len(short) < len(delays) == 12
+    assert sorted(delays) == [*short, *delays[len(short) :]]
+    assert 10**9 < short[-1] < 1 << 31
+
+
 def test_active_packets_do_not_reach_the_host(tmp_path: Path) -> None:
     option = TraceOption(FIELDS, nodes=2, is_active=True)
     flow = IoamFlow("fd00::1", "fd00::2", option=option)
@@ -119,6 +134,37 @@ def test_a_flow_that_enters_nowhere_is_refused(tmp_path: Path) -> None:
         traced(tmp_path, flow)
 
 
+def test_a_tunnel_to_no_switch_is_refused(tmp_path: Path) -> None:
+    flow = IoamFlow("fd00::1", "fd00::2", option=TraceOption(FIELDS, nodes=2), tunnel_to="s9")
+    with pytest.raises(TestbedError, match=r"has no switch s9; set `tunnel_to`"):
+        traced(tmp_path, flow)
+
+
+COLLECTORS = {
+    "no path": ("h3", "switch s1: no path .* to the collector h3; set"),
+    "no collector": ({"s1": "h2"}, "switch s3: no collector; add it to"),
+}
+
+
+@pytest.mark.parametrize(("collector", "problem"), COLLECTORS.values(), ids=COLLECTORS.keys())
+def test_collectors_that_switches_cannot_reach_are_refused(
+    collector: Any, problem: str, tmp_path: Path
+) -> None:
+
+    class TwoParts(Topo):
+        def build(self) -> None:
+            self.addLink(self.addSwitch("s1"), self.addHost("h2"))
+            self.addLink(self.addSwitch("s3"), self.addHost("h3"))
+
+    async def main(run: Run) -> None:
+        with Network(TwoParts(), run, program=PROGRAM) as net:
+            async with connections(net) as switches:
+                await configure(net, switches, Domain(collector, []))
+
+    with pytest.raises(TestbedError, match=problem):
+        virtually(tmp_path, main)
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -127,6 +173,12 @@ def test_a_flow_that_enters_nowhere_is_refused(tmp_path: Path) -> None:
         ({"namespace": 1 << 16}, "namespace 65536"),
         ({"option": None}, "set `option` or `e2e`"),
         ({"option": TraceOption(FIELDS, nodes=31)}, "31 nodes need 62 words"),
+        ({"option": TraceOption(FIELDS, nodes=0)}, "0 nodes: expected at least 1"),
+        ({"option": TraceOption(TraceType(0), nodes=1)}, "expected 24 bits, not 0"),
+        ({"option": TraceOption(FIELDS | TraceType.RESERVED, nodes=1)}, "last bit 0"),
+        ({"option": DirectExportOption(TraceType.RESERVED)}, "last bit 0"),
+        ({"option": DirectExportOption(FIELDS, DexFlag(0x20))}, "extensions 0x20"),
+        ({"e2e": E2EType(0x0800)}, "edge-to-edge type 0x800"),
         ({"option": TraceOption(TraceType(1 << 24), nodes=1)}, "expected 24 bits"),
         ({"option": DirectExportOption(TraceType(1 << 24))}, "expected 24 bits"),
     ],

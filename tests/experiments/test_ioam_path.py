@@ -24,6 +24,12 @@ def test_data_of_all_nodes_agree_with_captures(tmp_path: Path) -> None:
     assert (tmp_path / "ioam_path.png").stat().st_size > 10_000
 
 
+def test_one_packet_is_enough(tmp_path: Path) -> None:
+    """Without packets that overflow, no switch counts any."""
+    done = run("ioam_path", "--time", "virtual", "--packets", "1", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def at_all(what: str) -> set[str]:
     return {f"s{number}: {what}" for number in range(1, 6)}
 

@@ -55,12 +55,13 @@ class Switch:
     """An IOAM switch. Frames arrive at port 1 and leave by port 2. Reports leave by port 3.
 
     `border` is the treatment of IOAM from outside at port 1; `leaving` says that port 2 leads out
-    of the domain. The collector gets reports of packets that leave.
+    of the domain. The collector gets `reports` of packets that leave.
     """
 
     def __init__(
         self, node: int, *, border: str = "", leaving: bool = False, mtu: int = 1500,
         offset_us: int = 0, namespaces: Sequence[int] = (0, NAMESPACE), routed: bool = False,
+        reports: bool = True,
     ) -> None:  # fmt: skip
         self.engine = _switch().another()
         add, set_default = self.engine.table_add, self.engine.table_set_default
@@ -77,7 +78,7 @@ class Switch:
         if border:
             add(f"{WATCH}.border.borders", [Exact(IN)], f"{WATCH}.border.{border}", [])
         if leaving:
-            add(f"{PACKET}.ports", [Exact(OUT)], f"{PACKET}.leave_domain", [1])
+            add(f"{PACKET}.ports", [Exact(OUT)], f"{PACKET}.leave_domain", [int(reports)])
         else:
             add(f"{PACKET}.ports", [Exact(OUT)], f"{PACKET}.stay_inside", [mtu])
         collector = int(IPv4Address(COLLECTOR))
@@ -106,9 +107,9 @@ class Switch:
         src, dst = (int(IPv6Address(each)) for each in TUNNEL)
         self.engine.table_add(f"{WATCH}.tunnels", [Exact(flow)], f"{WATCH}.encapsulate", [src, dst])
 
-    def end_tunnel(self) -> None:
+    def end_tunnel(self, *, reports: bool = True) -> None:
         self.engine.table_add(f"{WATCH}.tunnel_ends", [Exact(int(IPv6Address(TUNNEL[1])))],
-                              f"{WATCH}.end_tunnel", [])  # fmt: skip
+                              f"{WATCH}.end_tunnel", [int(reports)])  # fmt: skip
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
         """Return port and content of all frames that the switch sends for this frame, in order."""

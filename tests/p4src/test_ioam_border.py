@@ -139,6 +139,10 @@ def test_packets_without_ioam_pass_the_border() -> None:
             assert switch.events() == {}
 
 
+def with_payload_length(frame: bytes, length: int) -> bytes:
+    return frame[:18] + length.to_bytes(2, "big") + frame[20:]
+
+
 FULL_HEADER = bytes([17, 239]) + bytes([1, 0]) * 959  # 1,920 bytes
 UNREADABLE = {
     "an option longer than its header": udp(header=bytes.fromhex("1100 3110 0000 0000")),
@@ -150,6 +154,9 @@ UNREADABLE = {
     + header(TRACE.encode()),
     "cut in the header": with_options(TRACE)[:70],
     "cut before the options": with_options(TRACE)[:56],
+    "cut after the first byte of the header": with_options(TRACE)[:55],
+    "a payload shorter than the header": with_payload_length(with_options(TRACE), 31),
+    "a jumbogram": with_payload_length(with_options(TRACE), 0),
 }
 
 
@@ -192,6 +199,18 @@ def test_inconsistent_trace_options_are_not_changed_but_removed(option: bytes) -
     assert inside.events() == {"malformed": 1}
     sent = Switch(3, leaving=True).send(data)
     assert [out for port, out in sent if port == OUT] == [udp()]
+
+
+def test_a_payload_that_ends_with_the_header_leaves_as_an_empty_packet() -> None:
+    data = with_payload_length(with_options(TRACE), 32)
+    sent = Switch(3, leaving=True).send(data)
+    assert [out for port, out in sent if port == OUT] == [with_payload_length(udp(), 0)]
+
+
+def test_a_trace_option_that_must_not_change_is_not_changed_but_removed() -> None:
+    data = udp(header=header(b"\x01\0", b"\x11" + raw_trace(4, 4)[1:]))
+    assert Switch(2).pass_on(data) == data
+    assert Switch(3, leaving=True).pass_on(data) == udp()
 
 
 def test_the_longest_option_is_filled_to_its_end() -> None:

@@ -8,6 +8,7 @@ from ioam_path import (
     NAMESPACE,
     OUT,
     SHORT,
+    STRIP_FOREIGN,
     TIMES,
     TO_COLLECTOR,
     TUNNEL,
@@ -29,6 +30,7 @@ from collectors.ioam.options import (
     OptionType,
     Trace,
     TraceType,
+    options_header,
 )
 
 ALL_E2E = E2EType.SEQUENCE64 | E2EType.SEQUENCE32 | E2EType.SECONDS | E2EType.FRACTION
@@ -180,7 +182,7 @@ def test_a_router_at_each_end_of_a_tunnel_decrements_the_inner_hop_limit() -> No
 @pytest.mark.parametrize("sent", range(4))
 @pytest.mark.parametrize("met", range(4))
 def test_congestion_marks_are_copied_to_the_inner_packet(sent: int, met: int) -> None:
-    """The marks follow RFC 6040, 4.2, but packets that are not ECN-capable are not dropped."""
+    """RFC 6040, 4.2: marked packets that are not ECN-capable are dropped."""
 
     def with_ecn(frame: bytes, ecn: int) -> bytes:
         return frame[:15] + bytes((frame[15] & 0xCF | ecn << 4,)) + frame[16:]
@@ -191,8 +193,49 @@ def test_congestion_marks_are_copied_to_the_inner_packet(sent: int, met: int) ->
     last.end_tunnel()
     data = with_ecn(udp(), sent)
     inside = with_ecn(first.pass_on(data), met)
-    expected = with_ecn(data, met) if (sent and met == 3) or (sent, met) == (2, 1) else data
+    changes = met == 3 or (sent, met) == (2, 1)
+    expected = [with_ecn(data, met) if changes else data] if sent or met != 3 else []
+    assert [out for port, out in last.send(inside) if port == OUT] == expected
+
+
+@pytest.mark.parametrize("from_outside", [b"", options_header([EdgeToEdge(NAMESPACE)], 41)])
+def test_a_tunnel_carries_tunnels_of_others(from_outside: bytes) -> None:
+    first, last = Switch(1, border=STRIP_FOREIGN), Switch(3, leaving=True)
+    first.insert_trace(SHORT)
+    first.begin_tunnel()
+    last.end_tunnel()
+    data = udp(header=from_outside + udp()[14:])
+    data = data[:20] + (b"\0" if from_outside else b"\x29") + data[21:]
+    expected = udp(header=udp()[14:])
+    expected = expected[:20] + b"\x29" + expected[21:]
+    inside = first.pass_on(data)
+    assert inside.endswith(expected[14:])
     assert last.report(inside)[0] == expected
+
+
+def test_a_report_of_the_first_node_of_a_tunnel_has_both_ip_headers() -> None:
+    first = encapsulating()
+    first.insert_dex(SHORT)
+    first.begin_tunnel()
+    out, report = first.report(udp(bytes(100)))
+    assert report.packet == out[14 : 14 + 40 + (out[55] + 1) * 8 + 40 + 24]
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_tunnel_that_ends_inside_of_the_domain_is_reported(reports: bool) -> None:
+    first, last = encapsulating(), Switch(3)
+    first.insert_trace(SHORT)
+    first.begin_tunnel()
+    last.end_tunnel(reports=reports)
+    sent = last.send(first.pass_on(udp()))
+    assert sent[0] == (OUT, udp())
+    assert [port for port, _ in sent[1:]] == [TO_COLLECTOR] * reports
+
+
+def test_the_last_node_exports_directly_even_if_it_does_not_report_traces() -> None:
+    last = Switch(3, leaving=True, reports=False)
+    out, report = last.report(with_options(Trace(SHORT, 0), DirectExport(TIMES, NAMESPACE)))
+    assert (out, report.option_type, report.trace_type) == (udp(), OptionType.DEX, TIMES)
 
 
 def test_a_tunnel_of_others_is_not_taken_apart() -> None:

@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from ioam_path import DROP_FOREIGN, NAMESPACE, SHORT, Switch, trace_of, udp
@@ -88,6 +89,14 @@ def test_switches_and_linux_fill_the_same_option(trace_type: int) -> None:
     assert third.nodes[:2] == (first, second)
     assert (len(third.nodes), third.remaining, third.flags) == (3, 0, 0)
     assert Switch(4, leaving=True).report(inside)[0][14:] == udp(hlim=63)[14:]
+
+
+def test_a_router_sends_nothing_of_its_own() -> None:
+    """It has only joined the groups of all nodes, which need no reports (RFC 3810, 6)."""
+    with router():
+        rows = [line.split() for line in Path("/proc/self/net/igmp6").read_text().splitlines()]
+    groups = {row[2] for row in rows if row[1] in INTERFACES}
+    assert groups <= {"ff02" + "0" * 27 + "1", "ff01" + "0" * 27 + "1"}
 
 
 def test_an_opaque_snapshot_of_linux_does_not_disturb_switches() -> None:

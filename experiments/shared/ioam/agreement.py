@@ -14,7 +14,6 @@ from collectors.ioam.options import (
     OptionType,
     Trace,
     TraceFlag,
-    TraceType,
 )
 from controllers.ioam.flows import TraceOption
 from experiments.shared.ioam.hosts import NodeReport
@@ -139,14 +138,13 @@ def count_incomplete(traced: Traced) -> int:
             continue
         traces, nodes = _traces(report), expected_nodes(traced.path, traced.kind(report.label))
         overflow = option.nodes < len(traced.path) - 1
-        free = option.words - option.words // option.nodes * len(nodes)
+        used = sum(len(data.encode(option.trace_type)) for trace in traces for data in trace.nodes)
         wrong += not (
             len(traces) == 1
             and len(traces[0].nodes) == len(nodes)
             and traces[0].flags == (TraceFlag.OVERFLOW if overflow else 0)
             and traces[0].namespace == NAMESPACE.number
-            # snapshots of Linux are longer than those of switches
-            and (bool(TraceType.OPAQUE & option.trace_type) or traces[0].remaining == free)
+            and traces[0].remaining == option.words - used // 4
         )
     return wrong
 

@@ -37,7 +37,7 @@ class NodeTruth:
 def read_times(path: Path, count: int) -> NDArray[np.int64]:
     """Return the time of each packet in a capture, in ns; NEVER for packets not in it."""
     frames = pcap.read(path)
-    # Linux also sends packets of multicast listeners, whose sources are link-local.
+    # Linux may also send packets of its own, whose sources are link-local.
     is_ours = (frames.bytes[:, 12:14] == IPV6).all(axis=1)
     is_ours &= (frames.bytes[:, 22:24] == UNIQUE_LOCAL).all(axis=1)
     labels = np.ascontiguousarray(frames.bytes[is_ours, 14:18]).view(">u4")[:, 0] & LABEL_MASK

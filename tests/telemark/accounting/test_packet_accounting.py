@@ -157,6 +157,14 @@ def test_no_more_frames_are_other_traffic_than_there_is_of_it() -> None:
     assert any("unclaimed frames at hosts" in name for name in failed)
 
 
+def test_a_known_number_of_unclaimed_frames_is_exact() -> None:
+    accounting = PacketAccounting.from_network(network(), record())
+    right = accounting.hosts_received - accounting.received
+    assert [check.passed for check in accounting.checks(unclaimed=right)] == [True] * 3
+    for wrong in (right - 1, right + 1):
+        assert [check.passed for check in accounting.checks(unclaimed=wrong)][2] is False
+
+
 @pytest.mark.parametrize(
     ("path", "place"),
     [
