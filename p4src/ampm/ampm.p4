@@ -48,8 +48,11 @@ control AmpmIngress(
                 hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
         } else {
 #ifdef AMPM_ROUTED
-            routing.apply(hdr.ethernet, hdr.ipv4, hdr.ports, standard_metadata);
-            multicast.apply(hdr.ipv4, standard_metadata);
+            bool is_multicast;
+            multicast.apply(hdr.ipv4, standard_metadata, is_multicast);
+            if (!is_multicast) {
+                routing.apply(hdr.ethernet, hdr.ipv4, hdr.ports, standard_metadata);
+            }
 #else
             forwarding.apply(hdr, standard_metadata);
 #endif

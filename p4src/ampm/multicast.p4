@@ -8,7 +8,9 @@
 
 #include "../include/headers.p4"
 
-control Multicast(inout ipv4_t ipv4, inout standard_metadata_t standard_metadata) {
+/* `found` is true if the packet has a group, so that it needs no route. */
+control Multicast(
+    inout ipv4_t ipv4, inout standard_metadata_t standard_metadata, out bool found) {
     action replicate(bit<16> group) {
         standard_metadata.mcast_grp = group;
         bit<16> before = ipv4.ttl ++ ipv4.protocol;
@@ -25,8 +27,11 @@ control Multicast(inout ipv4_t ipv4, inout standard_metadata_t standard_metadata
     }
 
     apply {
+        found = false;
         if (ipv4.isValid() && ipv4.ihl >= 5 && ipv4.ttl > 1) {
-            multicast_groups.apply();
+            switch (multicast_groups.apply().action_run) {
+                replicate: { found = true; }
+            }
         }
     }
 }
