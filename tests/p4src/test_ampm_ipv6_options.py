@@ -70,6 +70,7 @@ BESIDE = {
     "between options": ROUTER_ALERT + ALTMARK + ROUTER_ALERT,
     "behind padding": PAD1 + PAD1 + PAD2 + ALTMARK,
     "behind a long option": bytes.fromhex("3e16") + bytes(22) + ALTMARK,  # ends at byte 32
+    "at the end of 24 bytes": bytes.fromhex("3e0e") + bytes(14) + ALTMARK,
     "before a long option": ALTMARK + bytes.fromhex("3130") + bytes(48),
 }
 
@@ -143,10 +144,12 @@ def test_random_options_are_walked_as_by_a_receiver() -> None:
     assert 30 < found < 130
 
 
-def test_hashed_samples_include_the_ports_behind_the_options() -> None:
+@pytest.mark.parametrize("units", [2, 3, 4])
+def test_hashed_samples_include_the_ports_behind_the_options(units: int) -> None:
     point = switch(MIDDLE, Method.STEP | Method.HASHED)
     for number in range(40):
-        point.pass_on(frame(ROUTER_ALERT + ALTMARK, number=number), 4 * L + number)
+        data = frame(ROUTER_ALERT + ALTMARK, number=number, units=units)
+        point.pass_on(data, 4 * L + number)
     assert len({point.read(SAMPLE, place)[0].values[2] for place in range(8)}) > 4
 
 
