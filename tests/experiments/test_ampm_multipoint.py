@@ -1,6 +1,7 @@
 """Multipoint marking on fabrics: losses are exact, and a switch that miscounts is detected."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from controllers.ampm.clusters import Cluster
 from controllers.ampm.collector import BlockReport
 from controllers.ampm.records import Point, PointRecord
 from controllers.ampm.watch import Multipoint, WatchedFlow
+from telemark.traffic.flows import Flow
 
 multipoint = module("experiments.shared.ampm.multipoint")
 FEW = ("--time", "virtual", "--flows", "8", "--blocks", "2", "--seeds", "1", "--jobs", "1")
@@ -70,3 +72,15 @@ def test_a_plan_measures_only_at_its_points() -> None:
     path = plan.watched(hops)[FLOW]
     assert isinstance(path, Multipoint)
     assert [*path] == [hops[name] for name in ("s1", "s2", "s3", "s4")]
+
+
+def test_a_flow_whose_packets_are_all_lost_has_a_path_to_its_destination(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topo = multipoint.make_topo("leaf-spine", 0.0, 0.0)
+    flows = [Flow(n, "h1", f"h{n}", 1, 1) for n in (5, 6, 7, 8)]
+    nothing = {flow.id: SimpleNamespace(sequence=[]) for flow in flows}
+    monkeypatch.setattr(multipoint.pcap, "read_flows", lambda *_: nothing)
+    net = SimpleNamespace(capture=lambda *_: None)
+    paths = multipoint.read_paths(net, multipoint.graph_of(topo, flows), topo, flows)
+    assert [paths[flow][-1] for flow in flows] == ["s3", "s3", "s4", "s4"]

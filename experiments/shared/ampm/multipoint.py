@@ -199,10 +199,11 @@ def read_paths(
     paths = {}
     for flow in flows:
         ((switch,), (last,), _) = _ends({}, topo, [flow])
+        possible = graph_of(topo, [flow])  # leads to `last`, even if no packet passed a switch
         path = [switch]
         while path[-1] != last:
-            counts = {far: len(frames[flow.id].sequence)
-                      for (near, far), frames in sent.items() if near == path[-1]}  # fmt: skip
+            counts = {far.switch: len(sent[path[-1], far.switch][flow.id].sequence)
+                      for far in possible[Point(path[-1], "departures")]}  # fmt: skip
             path.append(max(counts, key=lambda name: counts[name]))
         paths[flow] = path
     return paths
