@@ -406,7 +406,7 @@ def make_checks(m: Measurement, *, virtual: bool) -> list[Check]:
     ]
     if m.delays is not None and virtual:
         for name, errors_us in (("mean", m.delays.mean_us), ("sample", m.delays.sample_us)):
-            largest_us = float(np.abs(errors_us).max(initial=0))
+            largest_us = float(np.abs(errors_us).max()) if len(errors_us) else math.nan
             checks.append(
                 Check(f"{at}: max error of {name} delay (us)", largest_us, 0, RESOLUTION_US)
             )

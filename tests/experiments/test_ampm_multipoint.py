@@ -14,6 +14,8 @@ from controllers.ampm.watch import Multipoint, WatchedFlow
 from telemark.traffic.flows import Flow
 
 multipoint = module("experiments.shared.ampm.multipoint")
+ampm_multipoint = module("experiments.ampm_multipoint")
+measurement = module("experiments.shared.ampm.measurement")
 FEW = ("--time", "virtual", "--flows", "8", "--blocks", "2", "--seeds", "1", "--jobs", "1")
 
 
@@ -84,3 +86,22 @@ def test_a_flow_whose_packets_are_all_lost_has_a_path_to_its_destination(
     net = SimpleNamespace(capture=lambda *_: None)
     paths = multipoint.read_paths(net, multipoint.graph_of(topo, flows), topo, flows)
     assert [paths[flow][-1] for flow in flows] == ["s3", "s3", "s4", "s4"]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_run_without_delays_fails(reverse: bool) -> None:
+    some, none = np.array([0.1]), np.array([])
+    runs = [
+        SimpleNamespace(
+            case=SimpleNamespace(name="case"), wrong=0, problems=[],
+            delays=ampm_multipoint.Delays(errors, none, errors, 0),
+            accounting=SimpleNamespace(checks=lambda _: []),
+        )
+        for errors in (some, none)
+    ]  # fmt: skip
+    checks = [ampm_multipoint.make_checks(m, virtual=True) for m in runs]
+    if reverse:
+        checks.reverse()
+    worst = measurement.worst(check for run_checks in checks for check in run_checks)
+    failed = [check.name for check in worst if not check.passed]
+    assert failed == [f"case: max error of {name} delay (us)" for name in ("mean", "sample")]

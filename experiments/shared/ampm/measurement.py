@@ -1,6 +1,7 @@
 """Measurement of watched flows over a path: results and ground truth of each block."""
 
 import argparse
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
@@ -165,7 +166,8 @@ def worst(checks: Iterable[Check]) -> list[Check]:
     found: dict[str, Check] = {}
     for check in checks:
         other = found.setdefault(check.name, check)
-        if abs(check.measured - check.expected) > abs(other.measured - other.expected):
+        is_worse = abs(check.measured - check.expected) > abs(other.measured - other.expected)
+        if is_worse or math.isnan(check.measured):
             found[check.name] = check
     return [*found.values()]
 
