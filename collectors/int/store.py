@@ -43,6 +43,11 @@ def _nullable(*names: str, bit: Bit) -> str:
     )
 
 
+def _int_only(name: str, bit: Bit) -> str:
+    """Return an SQL column for the hops like _nullable(). It is also NULL for all IOAM nodes."""
+    return f"CASE WHEN has & {bit.value} <> 0 AND report_type <> {_IOAM} THEN {name} END AS {name}"
+
+
 TABLES = {
     # SQL that selects the columns of each table. New columns must be appended at the end.
     "reports": f"""SELECT report, time_ns, reporter, node, hw_id, sequence, version,
@@ -60,11 +65,11 @@ TABLES = {
         FROM part""",
     "hops": f"""SELECT report, position, node, {_nullable("ingress", "egress", bit=Bit.INTERFACES)},
         {_nullable("latency_ns", bit=Bit.LATENCY)},
-        {_nullable("queue", "occupancy", bit=Bit.QUEUE)},
+        {_int_only("queue", bit=Bit.QUEUE)}, {_nullable("occupancy", bit=Bit.QUEUE)},
         {_nullable("ingress_ns", bit=Bit.INGRESS)}, {_nullable("egress_ns", bit=Bit.EGRESS)},
         {_nullable("ingress2", "egress2", bit=Bit.INTERFACES2)},
         {_nullable("utilisation", bit=Bit.UTILISATION)},
-        {_nullable("buffer", "buffer_occupancy", bit=Bit.BUFFER)},
+        {_int_only("buffer", bit=Bit.BUFFER)}, {_nullable("buffer_occupancy", bit=Bit.BUFFER)},
         {_nullable("hop_limit", bit=Bit.HOP_LIMIT)} FROM part""",
     "flows": """SELECT DISTINCT flow, source, destination, protocol, source_port, destination_port
         FROM part""",
@@ -110,7 +115,10 @@ class Store:
         self._parts["reports"].append({"report": number, **columns})
         position = np.arange(len(hops)) - reports["first_hop"][hops["report"]]
         columns = {name: hops[name] for name in hops.dtype.names or () if name not in _OUT}
-        columns |= {"report": number[hops["report"]], "position": position.astype(np.uint16)}
+        columns |= {
+            "report": number[hops["report"]], "position": position.astype(np.uint16),
+            "report_type": reports["report_type"][hops["report"]],
+        }  # fmt: skip
         self._parts["hops"].append(columns)
         self._parts["flows"].append(_flows(reports))
         self._reports += len(reports)

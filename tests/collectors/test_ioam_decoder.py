@@ -119,6 +119,13 @@ def test_fields_of_edge_to_edge_and_direct_export() -> None:
     ]  # fmt: skip
 
 
+def test_wide_interfaces_that_fit_are_those_of_the_hop() -> None:
+    kind = TraceType.INTERFACES_WIDE
+    made = Report(7, trace_type=kind, data=NodeData(ingress_wide=300, egress_wide=0xFFFE),
+                  packet=made_ioam.packet([DirectExport(kind)]))  # fmt: skip
+    assert decoded([made.encode()]).hops[["ingress", "egress"]].tolist() == [(300, 0xFFFE)]
+
+
 def trace(nodes: int, flags: int = 0) -> Trace:
     """Return a trace of nodes 1, 2, ... They are 10 us apart, and each delays packets by 3 us."""
     return Trace(PATH_TYPE, flags=flags, remaining=2, nodes=tuple(

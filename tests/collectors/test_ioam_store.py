@@ -1,5 +1,6 @@
 """Reports of IOAM nodes are stored in the tables of INT."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,22 @@ from test_ioam_decoder import exported, trace, traced
 
 from collectors.int.decoder import Decoder
 from collectors.int.store import Store, connect
+from collectors.ioam.options import NodeData, TraceType
 
 pytest.importorskip("duckdb")
+
+
+def test_an_ioam_node_has_occupancies_but_no_numbers_of_queues_and_buffers(tmp_path: Path) -> None:
+    made = replace(
+        exported(1, 0), trace_type=TraceType.QUEUE_DEPTH | TraceType.BUFFER_OCCUPANCY,
+        data=NodeData(queue_depth=5, buffer_occupancy=6),
+    )  # fmt: skip
+    store = Store(tmp_path, "one")
+    for part in Decoder(ENCODING).decode(datagrams([made.encode()])):
+        store.add(part)
+    store.close()
+    found = connect(tmp_path).sql("SELECT queue, occupancy, buffer, buffer_occupancy FROM hops")
+    assert found.fetchall() == [(None, 5, None, 6)]
 
 
 def test_one_query_compares_int_and_ioam(tmp_path: Path) -> None:
