@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from decoding import decoded, hop, report
 from scapy.layers.inet6 import IPv6
-from test_int_hostile import without_neighbours
+from test_int_hostile import FILLER, without_neighbours
 from test_int_index import Taken
 
 from collectors.int.decoder import Encoding
@@ -100,11 +100,20 @@ def test_times_in_other_formats() -> None:
         assert part.hops["ingress_ns"].tolist() == [time_ns]
 
 
+def test_a_fraction_of_all_ones_is_not_available() -> None:
+    kind = TraceType.SECONDS | TraceType.FRACTION
+    made = Report(7, trace_type=kind, data=NodeData(seconds=5, fraction=0xFFFFFFFF),
+                  packet=made_ioam.packet([DirectExport(kind)]))  # fmt: skip
+    [found] = decoded([made.encode()], encoding=Encoding(ioam_fraction_ns=0)).hops
+    assert not found["has"] & Bit.INGRESS
+
+
 def test_fields_of_edge_to_edge_and_direct_export() -> None:
     options = (
         EdgeToEdge(3, sequence64=1 << 40, sequence32=5, seconds=2, fraction=7),
         EdgeToEdge(3, sequence32=5), DirectExport(PATH_TYPE, 3, flow=9, sequence=8),
-        DirectExport(PATH_TYPE, 3),
+        DirectExport(PATH_TYPE, 3), DirectExport(PATH_TYPE, 3, flow=9),
+        DirectExport(PATH_TYPE, 3, sequence=8),
     )  # fmt: skip
     payloads = [
         Report(7, namespace=3, option_type=made_ioam.kind_of(option),
@@ -116,6 +125,7 @@ def test_fields_of_edge_to_edge_and_direct_export() -> None:
     assert found.tolist() == [
         (has | IoamField.TIME, 1 << 40, 2_000_007_000, 0), (has, 5, 0, 0),
         (has | IoamField.FLOW, 8, 0, 9), (0, 0, 0, 0),
+        (IoamField.FLOW, 0, 0, 9), (has, 8, 0, 0),
     ]  # fmt: skip
 
 
@@ -239,6 +249,13 @@ def test_a_report_whose_length_contradicts_its_type_is_skipped(name: str) -> Non
     part = decoded([bytes.fromhex(MALFORMED[name])])
     assert len(part.reports) == len(part.hops) == 0
     assert part.faults["parse_status"].tolist() == [ParseStatus.METADATA_LENGTH]
+
+
+def test_the_length_of_an_opaque_snapshot_is_not_read_after_the_datagram() -> None:
+    """The test fails only with AddressSanitizer: see test_sanitized.py."""
+    payload = bytes.fromhex("20000000 00000007 25030120 00000004 E0000200 00000001")
+    part = decoded([FILLER, payload])
+    assert part.faults["parse_status"][-1] == ParseStatus.METADATA_LENGTH
 
 
 def test_only_ipv6_has_ioam_options() -> None:
