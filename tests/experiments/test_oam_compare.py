@@ -10,7 +10,13 @@ import pytest
 from oam_compare import Found
 from scripts import run, samples
 
-from experiments.shared.oam.incidents import Incident, Kind, plan
+from experiments.shared.oam.incidents import (
+    Incident,
+    Kind,
+    cross_flows,
+    data_flows,
+    plan,
+)
 from experiments.shared.oam.run import IN_PACKETS, MARKINGS, PING, POSTCARDS, PROBES, STAMP_1
 from experiments.shared.oam.scores import Score
 
@@ -93,6 +99,30 @@ def test_perfect_results_pass(method: str) -> None:
 def test_a_wrong_result_fails_its_check(method: str, changes: dict[str, Any], failed: str) -> None:
     checks = oam_compare.make_checks(found(method, **changes))
     assert [check.name for check in checks if not check.passed] == [f"{method}: {failed}"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--flows", "1"), "--flows 1: each spine needs a flow; use at least 2"),
+        (("--rate", "12501"), "--rate 12501: during a reroute, one link carries all data flows; "
+         "use at most 12500"),
+        (("--probes", "1.9"), "--probes 1.9: each incident of 0.5 s needs a probe; "
+         "use at least 2"),
+    ],
+)  # fmt: skip
+def test_unsuitable_options_are_rejected(
+    tmp_path: Path, options: tuple[str, ...], message: str
+) -> None:
+    done = run("oam_compare", "--time", "virtual", "--out", str(tmp_path), *options)
+    assert done.returncode == 2
+    assert done.stderr.strip() == f"oam_compare: error: {message}"
+
+
+def test_flows_of_incidents_have_other_ids_than_data_flows() -> None:
+    incidents = plan(1, 1)
+    flows = [*data_flows(500, 10_000, 1.0), *cross_flows(incidents)]
+    assert len({flow.id for flow in flows}) == len(flows)
 
 
 def test_errors_are_means_over_the_incidents_of_the_kind() -> None:

@@ -26,6 +26,7 @@ RATE_BPS, DELAY_US, QUEUE = 20_000_000, 500, 1000
 SLOW_DELAY_US = 2_500  # delay of a link during the incident
 LOSS_PROBABILITY = 0.05
 CROSS_BYTES, CROSS_LOAD = 1000, 1.3
+CROSS_FLOWS = 10_000  # first id of a cross flow, above those of data flows
 DATA_BYTES = 200
 PERIOD_S, LASTS_S, BURST_S = 1.05, 0.5, 0.05  # interval, duration; burst that fills a queue
 
@@ -104,7 +105,7 @@ def cross_flows(incidents: Sequence[Incident]) -> list[Flow]:
     """Return the bursts that fill queues."""
     rate_pps = CROSS_LOAD * RATE_BPS / 8 / CROSS_BYTES
     return [
-        Flow(100 + number, CROSS_SENDER, CROSS_RECEIVERS[each.spine], rate_pps,
+        Flow(CROSS_FLOWS + number, CROSS_SENDER, CROSS_RECEIVERS[each.spine], rate_pps,
              round(rate_pps * BURST_S), CROSS_BYTES, after_s=each.start_s)
         for number, each in enumerate(incidents) if each.kind is Kind.QUEUE
     ]  # fmt: skip

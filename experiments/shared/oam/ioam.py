@@ -64,7 +64,7 @@ PREFIXES = {RECEIVER: "fd00:4::", **dict(zip(CROSS_RECEIVERS.values(), ("fd00:5:
                                              strict=True))}  # fmt: skip
 ROUTER_MAC = "02:00:00:00:ff:02"  # switches route frames to a MAC address that they do not know
 # offsets in a frame without options
-VERSION, SOURCE_HOST, PORT, SEQUENCE = 14, 22, 56, 62
+VERSION, SOURCE_HOST, DESTINATION_END, PORT, SEQUENCE = 14, 22, 52, 56, 62
 FINISH_NS = 500_000_000  # max time until the last packet and report have arrived
 
 
@@ -92,7 +92,7 @@ async def measure_ioam(
         method=method,
         start_ns=start_ns,
         truth=_truth(net),
-        spines={flow.port: _spine(flow) for flow in data},
+        spines=_spines(net, data),
         pings=None,
         sessions=[],
         kept=kept.result,
@@ -111,6 +111,19 @@ def _address(flow: Flow) -> str:
 
 def _spine(flow: Flow) -> str:
     return SPINES[flow.id % len(SPINES)]
+
+
+def _spines(net: Network, data: Sequence[Flow]) -> dict[int, str]:
+    """Return the spine to which the source leaf sends most packets of each flow."""
+    found = {}
+    for spine in SPINES:
+        frames = pcap.read(net.capture(SOURCE_LEAF, spine, "out"))
+        # a data flow has its id at the end of its destination address
+        found[spine] = _number(frames.bytes[_is_from(frames, SENDER)], DESTINATION_END, ">u2")
+    return {
+        flow.port: max(SPINES, key=lambda each: np.count_nonzero(found[each] == flow.id))
+        for flow in data
+    }  # fmt: skip
 
 
 def _domain(net: Network, data: Sequence[Flow], method: str) -> Domain:
@@ -185,6 +198,12 @@ def _is_ipv6(frames: pcap.Frames) -> NDArray[np.bool_]:
     return np.asarray(frames.bytes[:, VERSION] >> 4 == 6)
 
 
+def _is_from(frames: pcap.Frames, host: str) -> NDArray[np.bool_]:
+    """Return which frames are IPv6 packets with the source address of a host."""
+    first_word = int(IPv6Address(SOURCES[host])) >> 96
+    return _is_ipv6(frames) & (_number(frames.bytes, SOURCE_HOST, ">u4") == first_word)
+
+
 def _number(data: NDArray[np.uint8], at: int, kind: str) -> NDArray[np.int64]:
     size = np.dtype(kind).itemsize
     return np.ascontiguousarray(data[:, at : at + size]).view(kind)[:, 0].astype(np.int64)
@@ -196,8 +215,6 @@ def _added_bytes(net: Network, data: Sequence[Flow], cross: Sequence[Flow]) -> i
     for link in fabric_captures(net):
         frames = pcap.read(link)
         added += int(frames.length.sum())
-        hosts = _number(frames.bytes[_is_ipv6(frames)], SOURCE_HOST, ">u4")
         for source, flows in ((SENDER, data), (CROSS_SENDER, cross)):
-            first_word = int(IPv6Address(SOURCES[source])) >> 96
-            added -= int(np.count_nonzero(hosts == first_word)) * flows[0].size
+            added -= int(np.count_nonzero(_is_from(frames, source))) * flows[0].size
     return added

@@ -52,6 +52,19 @@ def count_false_alarms(
     )  # fmt: skip
 
 
+def count_located_losses(
+    outcome: Outcome, observed: Observed, incidents: Sequence[Incident]
+) -> int:  # fmt: skip
+    """Count the lost packets at the place and the time of an incident with loss."""
+    return sum(
+        event.packets for event in observed.events
+        if event.kind == LOSS and any(
+            each.kind is Kind.LOSS and event.where == each.where
+            and _overlaps(event, _span_ns(outcome, each)) for each in incidents
+        )
+    )  # fmt: skip
+
+
 def _score(outcome: Outcome, observed: Observed, incident: Incident, truth: Truth) -> Score:
     span = start_ns, end_ns = _span_ns(outcome, incident)
     events = [event for event in observed.events

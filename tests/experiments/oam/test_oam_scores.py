@@ -10,7 +10,12 @@ import pytest
 from experiments.shared.oam.incidents import PERIOD_S, SPINES, Incident, Kind, plan
 from experiments.shared.oam.observations import DELAY, LOSS, PATH, Event, Observed, Sample, Segments
 from experiments.shared.oam.run import INT_XD, Outcome, Truth
-from experiments.shared.oam.scores import Score, count_false_alarms, score
+from experiments.shared.oam.scores import (
+    Score,
+    count_false_alarms,
+    count_located_losses,
+    score,
+)
 
 S, MS = 1_000_000_000, 1_000_000
 START_NS = 100 * S
@@ -71,6 +76,12 @@ def test_the_time_to_detection_ends_when_the_first_event_is_known() -> None:
 def test_events_outside_of_incidents_of_their_kind_are_false_alarms() -> None:
     events = [event(1.2), event(1.2, kind=PATH), event(3.0)]
     assert count_false_alarms(outcome(), Observed(events), [INCIDENT]) == 2
+
+
+def test_a_located_loss_is_at_the_place_and_the_time_of_its_incident() -> None:
+    other = replace(INCIDENT, spine="s4", start_s=2.0, end_s=2.5)
+    events = [event(1.2), event(2.2, where=other.where), event(1.2, where=other.where), event(2.2)]
+    assert count_located_losses(outcome(), Observed(events), [INCIDENT, other]) == 2
 
 
 def test_the_loss_ratio_refers_to_data_or_to_probes() -> None:
