@@ -136,6 +136,20 @@ def test_wide_interfaces_that_fit_are_those_of_the_hop() -> None:
     assert decoded([made.encode()]).hops[["ingress", "egress"]].tolist() == [(300, 0xFFFE)]
 
 
+def test_packets_of_two_ioam_flows_differ() -> None:
+    options = [DirectExport(PATH_TYPE, flow=flow, sequence=8) for flow in (1, 2, 1)]
+    found = decoded([Report(7, packet=made_ioam.packet([option])).encode() for option in options])
+    one, other, again = found.reports["packet"].tolist()
+    assert one == again != other
+
+
+def test_a_routing_header_has_no_options() -> None:
+    packet = bytearray(made_ioam.packet([trace(1)]))
+    packet[6] = 43
+    found = decoded([replace(traced(trace(1)), packet=bytes(packet)).encode()])
+    assert found.reports["parse_status"].tolist() == [ParseStatus.IOAM_OPTION]
+
+
 def trace(nodes: int, flags: int = 0) -> Trace:
     """Return a trace of nodes 1, 2, ... They are 10 us apart, and each delays packets by 3 us."""
     return Trace(PATH_TYPE, flags=flags, remaining=2, nodes=tuple(
