@@ -150,6 +150,14 @@ def test_a_routing_header_has_no_options() -> None:
     assert found.reports["parse_status"].tolist() == [ParseStatus.IOAM_OPTION]
 
 
+def test_an_option_after_a_routing_header_is_found() -> None:
+    packet = made_ioam.packet([trace(2)])
+    routing = bytes([60, 0, 4, 0]) + bytes(4)  # 60: destination options
+    packet = packet[:6] + b"\x2b" + packet[7:40] + routing + packet[40:]
+    found = decoded([replace(traced(trace(1)), packet=packet).encode()])
+    assert found.hops["node"].tolist() == [1, 2]
+
+
 def trace(nodes: int, flags: int = 0) -> Trace:
     """Return a trace of nodes 1, 2, ... They are 10 us apart, and each delays packets by 3 us."""
     return Trace(PATH_TYPE, flags=flags, remaining=2, nodes=tuple(

@@ -10,11 +10,18 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from virtual_networks import virtually
 
-from collectors.ioam.options import DexFlag, E2EType, Trace, TraceFlag, TraceType
+from collectors.ioam.options import (
+    DexFlag,
+    E2EType,
+    OptionError,
+    Trace,
+    TraceFlag,
+    TraceType,
+)
 from controllers.connection import connections
 from controllers.ioam.domain import REPORT_PORT, Domain, Namespace, configure, events
 from controllers.ioam.flows import DirectExportOption, IoamFlow, TraceOption
-from experiments.shared.ioam.hosts import FrameKeeper, NodeReport, ReportKeeper
+from experiments.shared.ioam.hosts import FrameKeeper, NodeReport, ReportKeeper, decode_report
 from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.session.run import Run
@@ -187,3 +194,11 @@ def test_invalid_flows_are_refused(options: dict[str, Any], problem: str) -> Non
     valid = {"src_addr": "fd00::1", "dst_addr": "fd00::2", "option": TraceOption(FIELDS, nodes=2)}
     with pytest.raises(ValueError, match=problem):
         IoamFlow(**{**valid, **options})
+
+
+@pytest.mark.parametrize(
+    "payload", [bytes(19), bytes(15) + b"\x07" + bytes(60)], ids=["short", "unknown option type"]
+)
+def test_a_malformed_report_is_an_option_error(payload: bytes) -> None:
+    with pytest.raises(OptionError, match="report: shorter"):
+        decode_report(payload)

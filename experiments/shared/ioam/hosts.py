@@ -5,6 +5,7 @@ from typing import NamedTuple
 from collectors.ioam.options import (
     NodeData,
     Option,
+    OptionError,
     OptionType,
     parse_options,
 )
@@ -29,9 +30,12 @@ class NodeReport(NamedTuple):
 
 def decode_report(payload: bytes) -> NodeReport:
     """Decode the only report of a datagram (collectors/ioam/options.py). Raises OptionError."""
-    head = payload[GROUP_BYTES : GROUP_BYTES + HEAD_BYTES]
-    data, size = NodeData.decode(int.from_bytes(head[8:11], "big"), payload[20:])
-    packet = payload[20 + size :]
+    fixed = GROUP_BYTES + HEAD_BYTES
+    head = payload[GROUP_BYTES:fixed]
+    if len(head) < HEAD_BYTES or head[7] not in [*OptionType]:
+        raise OptionError("report: shorter than its header, or of an unknown option type")
+    data, size = NodeData.decode(int.from_bytes(head[8:11], "big"), payload[fixed:])
+    packet = payload[fixed + size :]
     return NodeReport(
         node=int.from_bytes(payload[4:8], "big"),
         sequence=int.from_bytes(payload[:4], "big") & 0x3FFFFF,
