@@ -34,7 +34,6 @@ from rich.table import Table
 from experiments.shared.int.marking import reject_rare
 from experiments.shared.int.truth import require_minip4
 from experiments.shared.oam.incidents import (
-    DATA_BYTES,
     LASTS_S,
     RATE_BPS,
     SPINES,
@@ -67,6 +66,10 @@ from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep
+
+# During a reroute, the reports of a spine and of the sink leaf about each packet cross one link. A
+# report has at most 200 bytes.
+MAX_REPORTS_BYTES = 2 * 200
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -156,11 +159,11 @@ def _reject(options: argparse.Namespace) -> None:
             f"--flows {options.flows}: each spine needs a flow; use at least {len(SPINES)}"
         )
     reject_rare(options.rate / options.flows)
-    max_pps = RATE_BPS // (8 * DATA_BYTES)
+    max_pps = RATE_BPS // (8 * MAX_REPORTS_BYTES)
     if options.rate > max_pps:
         raise TestbedError(
-            f"--rate {options.rate}: during a reroute, one link carries all data flows; "
-            f"use at most {max_pps}"
+            f"--rate {options.rate}: during a reroute, one link carries the reports of two "
+            f"switches about all packets; use at most {max_pps}"
         )
     if options.probes * LASTS_S < 1:
         raise TestbedError(

@@ -28,7 +28,8 @@ _INT_FLAGS = ", ".join(
 )
 
 
-_IOAM, _OVERFLOW = 2, 8  # report type, and flag of a trace option
+_IOAM, _INCREMENTAL = 2, 1  # report type, and the last IOAM-Option-Type of a trace
+_OVERFLOW = 8  # flag of a trace option
 
 
 def _option_field(name: str, field: IoamField) -> str:
@@ -58,7 +59,8 @@ TABLES = {
         CASE WHEN report_type = {_IOAM} THEN ioam_type END AS ioam_type,
         CASE WHEN report_type = {_IOAM} THEN ioam_namespace END AS ioam_namespace,
         CASE WHEN report_type = {_IOAM} THEN trace_type END AS trace_type,
-        CASE WHEN report_type = {_IOAM} THEN ioam_flags & {_OVERFLOW} <> 0 END AS ioam_overflow,
+        CASE WHEN report_type = {_IOAM} AND ioam_type <= {_INCREMENTAL}
+            THEN ioam_flags & {_OVERFLOW} <> 0 END AS ioam_overflow,
         {_option_field("ioam_flow", IoamField.FLOW)},
         {_option_field("ioam_sequence", IoamField.SEQUENCE)},
         {_option_field("ioam_time_ns", IoamField.TIME)}

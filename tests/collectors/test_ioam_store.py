@@ -50,6 +50,6 @@ def test_one_query_compares_int_and_ioam(tmp_path: Path) -> None:
     assert links.fetchall() == [(run, 1, 2, 7000) for run in sorted(runs)]
     ioam = query("SELECT run, ioam_type, ioam_flow, ioam_sequence, ioam_overflow FROM reports "
                  "WHERE node <> 2 ORDER BY ALL")  # fmt: skip
-    assert ioam.fetchall() == [("dex", 4, 1, 0, False), ("trace", 0, None, None, False)]
+    assert ioam.fetchall() == [("dex", 4, 1, 0, None), ("trace", 0, None, None, False)]
     limits = query("SELECT run, hop_limit FROM hops WHERE node = 1 ORDER BY ALL").fetchall()
     assert limits == [("dex", 64), ("int", None), ("trace", 64)]

@@ -105,8 +105,8 @@ def test_a_wrong_result_fails_its_check(method: str, changes: dict[str, Any], fa
     ("options", "message"),
     [
         (("--flows", "1"), "--flows 1: each spine needs a flow; use at least 2"),
-        (("--rate", "12501"), "--rate 12501: during a reroute, one link carries all data flows; "
-         "use at most 12500"),
+        (("--rate", "6251"), "--rate 6251: during a reroute, one link carries the reports of two "
+         "switches about all packets; use at most 6250"),
         (("--probes", "1.9"), "--probes 1.9: each incident of 0.5 s needs a probe; "
          "use at least 2"),
     ],
