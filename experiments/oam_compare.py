@@ -42,7 +42,7 @@ from experiments.shared.oam.incidents import (
     plan,
 )
 from experiments.shared.oam.ioam import IOAM_OPTIONS, measure_ioam
-from experiments.shared.oam.observations import LOSS, observe
+from experiments.shared.oam.observations import LATE_NS, LOSS, observe
 from experiments.shared.oam.run import (
     IN_PACKETS,
     MARKINGS,
@@ -180,7 +180,7 @@ async def measured(
     folder.mkdir()
     send = measure_ioam if method in IOAM_OPTIONS else measure
     outcome = await send(method, incidents, options, replace(run, folder=folder))
-    observed = observe(outcome)
+    observed = observe(outcome, LATE_NS[options.time])
     false_alarms = count_false_alarms(outcome, observed, incidents)
     if options.time == "real" and false_alarms:
         note_invalid(f"{method}: {false_alarms} observed events without an incident")

@@ -21,7 +21,9 @@ from telemark.apps.icmp import PingRecord
 from telemark.apps.stamp.sender import SessionRecord
 from telemark.apps.stamp.statistics import measure_path
 
-LATE_NS = 500_000  # a delay is an event if it exceeds the minimum by more than this
+# A delay is an event if it exceeds the minimum by more than this. In real time, the machine itself
+# sometimes delays packets by milliseconds.
+LATE_NS = {"virtual": 500_000, "real": 4_000_000}
 TIMEOUT_NS = 100_000_000  # a probe without an answer is lost after this time
 SETTLE_NS = round(Limits().settle_us * 1000)  # time for all reports of a packet to arrive
 LOSS, DELAY, PATH = "loss", "delay", "path"
@@ -68,30 +70,30 @@ class Segments:
         """Add a delay of packets of the time from `first_ns` to `last_ns`."""
         self._delays[where].append((delay_ns, first_ns, last_ns, known_ns))
 
-    def events(self) -> Iterator[Event]:
-        """Yield an event per delay that exceeds the minimum of its segment by LATE_NS."""
+    def events(self, late_ns: int) -> Iterator[Event]:
+        """Yield an event per delay that exceeds the minimum of its segment by `late_ns`."""
         for where, delays in self._delays.items():
-            limit_ns = min(delays)[0] + LATE_NS
+            limit_ns = min(delays)[0] + late_ns
             for delay_ns, first_ns, last_ns, known_ns in delays:
                 if delay_ns > limit_ns:
                     yield Event(DELAY, first_ns, last_ns, known_ns, where)
 
 
-def observe(outcome: Outcome) -> Observed:
-    """Return what the method of a run observed."""
+def observe(outcome: Outcome, late_ns: int) -> Observed:
+    """Return what the method of a run observed; see LATE_NS."""
     if outcome.kept is not None:
-        return _observed_by_reports(outcome)
+        return _observed_by_reports(outcome, late_ns)
     if outcome.method in MARKINGS:
-        return _observed_by_marking(outcome)
+        return _observed_by_marking(outcome, late_ns)
     if outcome.pings is not None:
-        return _observed_by_ping(outcome.pings)
-    return _observed_by_stamp(outcome.sessions)
+        return _observed_by_ping(outcome.pings, late_ns)
+    return _observed_by_stamp(outcome.sessions, late_ns)
 
 
-def _observed_by_ping(pings: PingRecord) -> Observed:
+def _observed_by_ping(pings: PingRecord, late_ns: int) -> Observed:
     sent_ns = pings.sent_ns.tolist()
     found = Observed(probes_ns=sent_ns, reports=len(sent_ns))
-    limit_ns = pings.round_trip_ns.min() + LATE_NS
+    limit_ns = pings.round_trip_ns.min() + late_ns
     answered = set(pings.replies["sequence"].tolist())
     for at_ns, known_ns in pings.replies[["sent_ns", "received_ns"]].tolist():
         found.samples.append(Sample(at_ns, at_ns, known_ns - at_ns))
@@ -108,7 +110,7 @@ def _unanswered(sent_ns: Sequence[int], answered: Container[int]) -> Iterator[Ev
             yield Event(LOSS, at_ns, at_ns, at_ns + TIMEOUT_NS, None)
 
 
-def _observed_by_stamp(sessions: Iterable[SessionRecord]) -> Observed:
+def _observed_by_stamp(sessions: Iterable[SessionRecord], late_ns: int) -> Observed:
     probes_ns: list[int] = []
     found = Observed(probes_ns=probes_ns)
     for session in sessions:
@@ -116,7 +118,7 @@ def _observed_by_stamp(sessions: Iterable[SessionRecord]) -> Observed:
         sent_ns = session.sent_ns.tolist()
         probes_ns += sent_ns
         found.reports += len(sent_ns)
-        limit_ns = min(path.forward_ns) + LATE_NS
+        limit_ns = min(path.forward_ns) + late_ns
         round_trips = (path.sent_ns, path.forward_ns, path.round_trip_ns)
         for at_ns, forward_ns, round_trip_ns in zip(
             *(array.tolist() for array in round_trips), strict=True
@@ -176,7 +178,7 @@ def _reported_packets(outcome: Outcome) -> dict[tuple[int, int], ReportedPacket]
     return found
 
 
-def _observed_by_reports(outcome: Outcome) -> Observed:
+def _observed_by_reports(outcome: Outcome, late_ns: int) -> Observed:
     assert outcome.kept is not None
     found = Observed(reports=len(outcome.kept.reports))
     segments = Segments()
@@ -203,11 +205,11 @@ def _observed_by_reports(outcome: Outcome) -> Observed:
                 where = SOURCE_LEAF, SOURCE_LEAF
                 found.events.append(Event(PATH, at_ns, at_ns, packet.known_ns, where))
             spines[port] = packet.spine
-    found.events += segments.events()
+    found.events += segments.events(late_ns)
     return found
 
 
-def _observed_by_marking(outcome: Outcome) -> Observed:
+def _observed_by_marking(outcome: Outcome, late_ns: int) -> Observed:
     found = Observed(reports=len(outcome.blocks) * len(SWITCHES))
     segments = Segments()
     spines: dict[int, set[str]] = {}  # flow -> spines that it used in the last block
@@ -231,7 +233,7 @@ def _observed_by_marking(outcome: Outcome) -> Observed:
                     found.samples.append(sample)
                 else:
                     segments.add(ends, sample.delay_ns, *sample[:2], times[2])
-    found.events += segments.events()
+    found.events += segments.events(late_ns)
     return found
 
 

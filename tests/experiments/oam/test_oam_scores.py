@@ -107,7 +107,7 @@ def test_a_segment_reports_delays_above_its_own_minimum() -> None:
     for where, delay_ns in ((LINK, 500_000), (LINK, 1_000_000), (LINK, 1_000_001),
                             (("s3", "s3"), 2_000_000)):  # fmt: skip
         segments.add(where, delay_ns, delay_ns, delay_ns, 7)
-    assert [*segments.events()] == [Event(DELAY, 1_000_001, 1_000_001, 7, LINK)]
+    assert [*segments.events(500_000)] == [Event(DELAY, 1_000_001, 1_000_001, 7, LINK)]
 
 
 def test_each_kind_of_incident_meets_each_spine_and_incidents_do_not_overlap() -> None:
