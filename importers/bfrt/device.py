@@ -173,7 +173,7 @@ class PortTable(StoredTable):
 
 
 class PortHandleTable(Table):
-    """Front-panel ports. A network has no board, so port C, channel L is port C + 128 * L."""
+    """Front-panel ports. A network has none, so channel L of connector C is port C + 128 * L."""
 
     PORT, MAX_CONNECTOR, CHANNELS = "$DEV_PORT", 63, 4
 

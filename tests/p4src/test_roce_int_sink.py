@@ -106,7 +106,7 @@ def test_of_a_long_path_there_are_the_newest_hops() -> None:
 
 @pytest.mark.parametrize("instructions", [0xF800, 0xFD00, 0xFC01, 0x8000])
 def test_packets_that_do_not_fit_a_record_are_reported(instructions: int) -> None:
-    """A packet whose INT data do not fit a record has an INT report.
+    """The sink sends an INT report for a packet whose INT data do not fit a record.
 
     Records leave no gap in the sequence numbers of reports.
     """

@@ -44,7 +44,7 @@ MTU_BYTES = 1700  # between switches, with INT
 
 @dataclass(frozen=True)
 class Scale:
-    """Rates and durations; on bmv2 rates are lower by a factor and durations are longer."""
+    """Rates and durations. On bmv2, rates are divided by `slower`, and durations are longer."""
 
     slower: float = 1.0
     burst_s: float = 0.1

@@ -74,7 +74,7 @@ class Applications:
         exits.append((application, branch.otherwise))
 
     def leave(self, frame: Frame, application: Application, source: syntax.Source) -> None:
-        """Add the copy-out of this application to the recorded exits."""
+        """Add the copy-out of this apply() to the exits recorded so far."""
         exits = self._exits.get(application.instance, [])
         for met, otherwise in exits:
             if met is not application:

@@ -81,8 +81,8 @@ def test_the_longest_hold_by_the_cpu_is_noted_and_its_clock_read_where_that_can_
 def test_for_a_benchmark_all_ports_come_up_in_one_hold() -> None:
     """Engine.repeat() sets up all ports in one hold of the lock.
 
-    Each hold reads clocks. With one hold per port, a benchmark would count this as cost of its
-    packets.
+    The engine reads clocks whenever it takes the lock. If it took the lock for each port, then a
+    benchmark would count the readings as cost of its packets.
     """
     e = Held("exact").engine
     e.repeat(1, [bytes(6)], 1, 0)

@@ -25,9 +25,10 @@ struct tna_wred {
 uint64_t tna_filter(struct tna_filter *filter, const struct tna_lpf *lpf, uint64_t sample,
                     uint64_t now_ns);
 
-/* Add a sample, and return whether to drop the packet: never below the minimum of the average,
- * always above the maximum (0 means never), and between them with a probability that increases
- * linearly from 0 to max_drop_ppm / 1,000,000. */
+/* Add a sample, and return whether to drop the packet. It is never dropped if the average is below
+ * the lower threshold, and always if the average is above the upper threshold. Between them, the
+ * probability increases linearly from 0 to max_drop_ppm / 1,000,000. An upper threshold of 0 means
+ * that no packet is dropped. */
 bool tna_wred(struct tna_filter *filter, const struct tna_wred *wred, uint64_t sample,
               uint64_t now_ns, uint64_t random[4]);
 
