@@ -1,4 +1,4 @@
-"""Reader of p4app.json of p4-utils (which reads it in p4run.py): hosts, switches, links, commands."""
+"""Reader of p4app.json of p4-utils: hosts, switches, links and commands."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Interface

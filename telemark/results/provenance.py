@@ -180,5 +180,5 @@ def python_files() -> set[Path]:
 
 
 def _shown(path: Path, repository: Path = REPOSITORY) -> str:
-    """Return a path relative to the repository's root. A path outside the repository stays as it is."""
+    """Return a path relative to the repository's root. Other paths are returned as they are."""
     return str(path.relative_to(repository) if path.is_relative_to(repository) else path)

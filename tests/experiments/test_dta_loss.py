@@ -29,8 +29,8 @@ def test_a_reporter_that_sends_the_wrong_ones_again_is_found_out(tmp_path: Path)
     )  # fmt: skip
     done = run("dta_loss", *SHORT, "--quick", "--program", program, "--out", str(tmp_path / "out"))
     assert done.returncode == 1, done.stdout + done.stderr
-    # All counters agree on the number of retransmissions. Only the comparison with theory shows that
-    # the retransmissions did not help.
+    # All counters agree on the number of retransmissions. Only the comparison with theory shows
+    # that the retransmissions did not help.
     theory = "reports lost: p-value of 3 points under theory"
     assert failed_checks(tmp_path / "out") == {theory}
 

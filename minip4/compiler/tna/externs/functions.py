@@ -52,8 +52,8 @@ def invalidate(context: Context, call: syntax.Call) -> None:
 def is_validated(context: Context, call: syntax.Call) -> places.Value:
     """Return whether a header is valid, or a field of intrinsic metadata requests something.
 
-    A unicast port requests a transmission unless it is NO_PORT. Other fields request a copy unless they
-    are 0.
+    A unicast port requests a transmission unless it is NO_PORT. Other fields request a copy
+    unless they are 0.
     """
     (argument,) = extern_arguments(context, call)
     value = argument.value
