@@ -159,6 +159,8 @@ def exact_checks(results: Sequence[StreamResult]) -> list[Check]:
               sum(r.truth.spurious + r.truth.undetected for r in in_time), 0),
         Check("T, without loss: packets missing in second trains",
               sum(abs(r.report.trip.generated - r.report.trip.reflected) for r in trip), 0),
+        Check("arrivals that the sender did not send (packets)",
+              sum(r.truth.foreign for r in results), 0),
     ]  # fmt: skip
 
 
