@@ -23,7 +23,7 @@ from telemark.apps.explicit_bits import BLOCK, THRESHOLD, Scheme, SquareBlocks
 from telemark.apps.quic import QuicRecord
 
 quic = module("ampm_quic")
-SHORT = ("--quick", "--time", "virtual", "--duration", "1.5")
+SHORT = ("--quick", "--time", "virtual", "--duration", "1.6")
 
 
 def test_every_exact_count_agrees_and_reordering_is_visible(tmp_path: Path) -> None:
@@ -157,3 +157,31 @@ def stream(
     none = Square(0, 0, is_exact=True)
     real = StreamTruth(1, 0, 0, none, none, 0, 0, 0, 0, 0, 0, foreign)
     return StreamResult(setting, 1, scheme, Direction.TO_SERVER, report, real)
+
+
+def test_checks_of_streams_that_show_nothing_fail() -> None:
+    settings = (
+        Setting("none", 1000, 1),
+        Setting("overtaken-by-24", 1000, 1, held=0.01, held_packets=24),
+    )
+    results = [stream(setting, scheme) for setting in settings for scheme in Scheme]
+    checks = [*quic.exact_checks(results), *quic.delay_checks(results)]
+    passed = [check.name for check in checks if check.passed]
+    assert passed == ["arrivals that the sender did not send (packets)"]
+
+
+def test_p_values_without_packets_fail() -> None:
+    lossy = Setting("all", 1000, 1, (0.02, 0.02, 0.02, 0.02))
+    assert not quic.loss_check([stream(lossy, scheme) for scheme in Scheme]).passed
+    late = Setting("overtaken-by-24", 1000, 1, held=0.01, held_packets=24)
+    assert not quic.reordering_check([stream(late, Scheme.SQR)]).passed
+
+
+@pytest.mark.parametrize("options", [(), ("--quick",)])
+def test_a_duration_below_the_minimum_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    least = "1.6" if options else "3.7"
+    done = run("ampm_quic", "--time", "virtual", *options, "--duration", "0.0001",
+               "--out", str(tmp_path))  # fmt: skip
+    assert done.returncode == 2
+    assert f"--duration 0.0001: expected at least {least} s" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
