@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from rich.table import Table
 
 from controllers.explicit import DelaySamples, Direction, SquareCounts, StreamReport
@@ -425,9 +425,10 @@ def draw(results: Sequence[StreamResult]) -> Figure:
     draw_rtts(paused, results, lambda s: bool(s.pause_ms) or s.name == "none",
               lambda s: s.pause_ms)  # fmt: skip
     paused.set_xlabel("Mean pause (ms)")
-    paused.set_xscale("symlog", linthresh=3)
+    paused.set_xscale("symlog", linthresh=3, linscale=0.4)
     pauses_ms = sorted({r.setting.pause_ms for r in results})
     paused.set_xticks(pauses_ms, [f"{each:g}" for each in pauses_ms])
+    paused.xaxis.set_minor_locator(NullLocator())
     paused.set_xlim(-0.5, 2 * pauses_ms[-1])
     return figure
 

@@ -185,3 +185,13 @@ def test_a_duration_below_the_minimum_is_refused(tmp_path: Path, options: tuple[
     assert done.returncode == 2
     assert f"--duration 0.0001: expected at least {least} s" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_axis_of_pauses_has_a_label_per_pause() -> None:
+    settings = [
+        Setting("none", 1000, 1),
+        *(Setting(f"{ms:g}", 1000, 1, pause_ms=ms) for ms in quic.SWEPT_PAUSES_MS),
+    ]
+    figure = quic.draw([stream(setting, Scheme.SDT) for setting in settings])
+    labels = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
+    assert labels == ["0", "3", "10", "30", "100", "300"]
