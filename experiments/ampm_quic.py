@@ -27,6 +27,7 @@ an observer (4.3.2), T samples about a third of the packets (4.1).
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
 
 import argparse
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from rich.table import Table
 
 from controllers.explicit import DelaySamples, Direction, SquareCounts, StreamReport
@@ -52,6 +53,7 @@ from experiments.shared.explicit.path import (
 from experiments.shared.explicit.truth import Square, StreamTruth
 from telemark.apps.explicit_bits import BLOCK, MAX_REFLECTION_NS, THRESHOLD, Scheme
 from telemark.apps.quic import PACKET_THRESHOLD
+from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.goodness_of_fit import agreement_check, binomial_p_value
 from telemark.results.report import Check, Report, table
@@ -75,6 +77,7 @@ SWEPT_PAUSES_MS = (3.0, 10.0, 30.0, 100.0, 300.0)
 SHORT_PACKETS, SHORT_PAUSES_MS = (3 * THRESHOLD,), (100.0,)  # in real time, and with --quick
 PAUSED_FACTOR = 3  # runs with pauses last longer than the others by this factor
 RESOLUTION_US = 1
+MISS = 1e-4  # maximum probability that no late packet of a stream causes a wrong spin edge
 MAX_WAIT_US = 2 * MAX_REFLECTION_NS / 1000  # both hosts may hold a delay sample
 
 
@@ -82,7 +85,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     cli.add_rate_option(parser, 1000, "each endpoint")
     parser.add_argument(
         "--duration", type=cli.seconds, metavar="S",
-        help="duration of the traffic in each run (default: 4; with --quick: 3)",
+        help="duration of the traffic in each run (default: 4; with --quick: 3; minimum: "
+        f"{min_duration_s(SWEPT_PACKETS):g}, in real time and with --quick "
+        f"{min_duration_s(SHORT_PACKETS):g})",
     )  # fmt: skip
     parser.add_argument(
         "--seeds", type=cli.positive_int, metavar="N",
@@ -94,6 +99,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_virtual = options.time == "virtual"
     options.duration = options.duration or (3.0 if options.quick else 4.0)
+    reject_short(options)
     options.seeds = options.seeds or (5 if is_virtual and not options.quick else 1)
     if options.target == "bmv2":
         options.rate = (await find_capacity(options.rate, options.program, run)).rate(options.rate)
@@ -115,18 +121,45 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     )  # fmt: skip
 
 
+def min_duration_s(swept_packets: Sequence[int]) -> float:
+    """Return the least duration for which the checks of the spin bit hold, rounded up to 0.1 s.
+
+    A late packet causes a wrong edge if it is one of the last m packets before an edge. There is an
+    edge per round trip.
+    """
+    packets = min(m for m in swept_packets if m > THRESHOLD)
+    round_trips = math.log(MISS) / (packets * math.log(1 - HELD))
+    return math.ceil(round_trips * RTT_US / 1e5) / 10
+
+
+def reject_short(options: argparse.Namespace) -> None:
+    """Raise TestbedError if the runs are too short for the checks of the spin bit."""
+    least_s = min_duration_s(SHORT_PACKETS if is_short(options) else SWEPT_PACKETS)
+    if options.duration < least_s:
+        raise TestbedError(
+            f"--duration {options.duration:g}: expected at least {least_s:g} s, "
+            f"{least_s * 1e6 / RTT_US:.0f} round trips of {RTT_US / 1000:g} ms; "
+            "the checks of the spin bit need an edge that a late packet causes"
+        )
+
+
+def is_short(options: argparse.Namespace) -> bool:
+    """Return whether only few cases run."""
+    return bool(options.quick) or options.time == "real"
+
+
 def make_settings(options: argparse.Namespace) -> list[Setting]:
     """Return the cases: places of loss, reordering, and pauses."""
-    is_short = options.quick or options.time == "real"
+    few = is_short(options)
     rate, count = options.rate, round(options.rate * options.duration)
-    places = ("none", "all") if is_short else tuple(PLACES)
+    places = ("none", "all") if few else tuple(PLACES)
     settings = [Setting(place, rate, count, PLACES[place]) for place in places]
-    for packets in SHORT_PACKETS if is_short else SWEPT_PACKETS:
+    for packets in SHORT_PACKETS if few else SWEPT_PACKETS:
         settings.append(
             Setting(f"overtaken-by-{packets}", rate, count, held=HELD, held_packets=packets)
         )
     longer = 1 if options.time == "real" else PAUSED_FACTOR
-    for pause_ms in SHORT_PAUSES_MS if is_short else SWEPT_PAUSES_MS:
+    for pause_ms in SHORT_PAUSES_MS if few else SWEPT_PAUSES_MS:
         cycle_s = BURST / rate + pause_ms / 1000
         bursts = round(longer * options.duration / cycle_s)
         name = f"pauses-of-{pause_ms:g}-ms"
@@ -149,17 +182,29 @@ def exact_checks(results: Sequence[StreamResult]) -> list[Check]:
         if r.scheme == Scheme.SDT and not r.setting.held and not any(r.setting.losses)
     ]
     return [
-        Check("Q, in order: streams with wrong counts",
-              sum(not agrees(r.report.square, r.truth.square) for r in square), 0),
-        Check("R, in order: streams with wrong counts",
-              sum(not agrees(r.report.reflection, r.truth.reflection) for r in reflection), 0),
-        Check("L: streams whose marks differ from reported losses",
-              sum(not marks_agree(r.report, r.truth) for r in loss), 0),
-        Check("L, in order: wrongly detected or undetected losses (packets)",
-              sum(r.truth.spurious + r.truth.undetected for r in in_time), 0),
-        Check("T, without loss: packets missing in second trains",
-              sum(abs(r.report.trip.generated - r.report.trip.reflected) for r in trip), 0),
+        Check("Q, in order: streams with wrong counts", counted(
+            sum(not agrees(r.report.square, r.truth.square) for r in square),
+            sum(r.truth.square.blocks for r in square)), 0),
+        Check("R, in order: streams with wrong counts", counted(
+            sum(not agrees(r.report.reflection, r.truth.reflection) for r in reflection),
+            sum(r.truth.reflection.blocks for r in reflection)), 0),
+        Check("L: streams whose marks differ from reported losses", counted(
+            sum(not marks_agree(r.report, r.truth) for r in loss),
+            sum(r.truth.marked_arrived for r in loss)), 0),
+        Check("L, in order: wrongly detected or undetected losses (packets)", counted(
+            sum(r.truth.spurious + r.truth.undetected for r in in_time),
+            sum(r.truth.detected for r in in_time)), 0),
+        Check("T, without loss: packets missing in second trains", counted(
+            sum(abs(r.report.trip.generated - r.report.trip.reflected) for r in trip),
+            sum(r.report.trip.generated for r in trip)), 0),
+        Check("arrivals that the sender did not send (packets)",
+              sum(r.truth.foreign for r in results), 0),
     ]  # fmt: skip
+
+
+def counted(wrong: int, tested: int) -> float:
+    """Return the measured value of a check: `wrong`, or NaN if nothing was tested."""
+    return wrong if tested else math.nan
 
 
 def is_determined(r: StreamResult, truth: Square) -> bool:
@@ -199,7 +244,7 @@ def loss_check(results: Sequence[StreamResult]) -> Check:
 
 
 def loss_p_values(r: StreamResult) -> list[float]:
-    """Return the p-values of all counts of a stream with loss."""
+    """Return the p-values of all counts of a stream with loss, except those of no packets."""
     report = r.report
     upstream, three_quarters, round_trip = (
         1 - r.setting.loss(r.direction, part)
@@ -214,7 +259,7 @@ def loss_p_values(r: StreamResult) -> list[float]:
         Scheme.SQL: [square, (report.loss.marked, r.truth.marked, upstream)],
         Scheme.SQR: [square, reflection],
     }[r.scheme]
-    return [binomial_p_value(*each) for each in counts]
+    return [binomial_p_value(count, trials, p) for count, trials, p in counts if trials]
 
 
 def reordering_check(results: Sequence[StreamResult]) -> Check:
@@ -231,8 +276,8 @@ def reordering_check(results: Sequence[StreamResult]) -> Check:
     for r in late:
         if r.scheme == Scheme.SQL:
             values.append(binomial_p_value(r.truth.marked, r.truth.sent, r.setting.held))
-        if r.scheme != Scheme.SDT and r.setting.held_packets > THRESHOLD:
-            blocks = r.truth.square.blocks
+        blocks = r.truth.square.blocks
+        if blocks and r.setting.held_packets > THRESHOLD:
             cut = (r.report.square.blocks - blocks) // 2
             values.append(binomial_p_value(cut, blocks, cut_probability(r.setting)))
     return agreement_check("reordering errors of Q and L", values)
@@ -256,36 +301,33 @@ def square_error(setting: Setting) -> float:
 
 def delay_checks(results: Sequence[StreamResult]) -> list[Check]:
     """Check RTTs. Theory has no queues and no processing time, as in virtual time."""
-    delays = [r for r in results if r.scheme == Scheme.SDT]
+    delays = [r for r in results if r.report.delay.count]
+    halves = [r for r in results if r.report.half.count]
     constant = [r for r in results if r.setting.name == "none"]
     late = [
         r
         for r in results
         if r.setting.held_packets > THRESHOLD and r.direction == Direction.TO_SERVER
     ]
-    paused = [r for r in results if r.setting.pause_ms >= 2 * RTT_US / 1000]
     interval_us = 1e6 / results[0].setting.rate_pps
     return [
-        Check("delay bit: streams with an RTT out of bounds",
-              sum(not within(r.report.delay, RTT_US, MAX_WAIT_US + r.setting.held_us)
-                  for r in delays), 0),
-        Check("delay bit: streams with a half RTT out of bounds",
-              sum(not within(r.report.half, RTT_US / 2, MAX_WAIT_US / 2 + r.setting.held_us)
-                  for r in delays), 0),
-        Check("spin bit, constant rate: streams with a wrong mean RTT",
-              sum(not RTT_US <= r.report.spin.mean_us <= RTT_US + 2 * interval_us
-                  for r in constant), 0),
-        Check("spin bit, late packets: streams without a wrong edge",
-              sum(r.report.spin.min_us >= RTT_US for r in late), 0),
-        Check("spin bit, pauses of 2 RTT or more: streams with a mean of less than 1.5 RTT",
-              sum(r.report.spin.mean_us < 1.5 * RTT_US for r in paused), 0),
+        Check("delay bit: streams with an RTT out of bounds", counted(
+            sum(not within(r.report.delay, RTT_US, MAX_WAIT_US + r.setting.held_us)
+                for r in delays), len(delays)), 0),
+        Check("delay bit: streams with a half RTT out of bounds", counted(
+            sum(not within(r.report.half, RTT_US / 2, MAX_WAIT_US / 2 + r.setting.held_us)
+                for r in halves), len(halves)), 0),
+        Check("spin bit, constant rate: streams with a wrong mean RTT", counted(
+            sum(not RTT_US <= r.report.spin.mean_us <= RTT_US + 2 * interval_us
+                for r in constant), len(constant)), 0),
+        Check("spin bit, late packets: streams without a wrong edge", counted(
+            sum(not r.report.spin.count or r.report.spin.min_us >= RTT_US for r in late),
+            len(late)), 0),
     ]  # fmt: skip
 
 
 def within(samples: DelaySamples, least_us: float, spread_us: float) -> bool:
     """Return whether all samples lie between `least_us` and `least_us` + `spread_us`."""
-    if not samples.count:
-        return True
     return (
         samples.min_us >= least_us - RESOLUTION_US
         and samples.max_us <= least_us + spread_us + RESOLUTION_US
@@ -383,8 +425,11 @@ def draw(results: Sequence[StreamResult]) -> Figure:
     draw_rtts(paused, results, lambda s: bool(s.pause_ms) or s.name == "none",
               lambda s: s.pause_ms)  # fmt: skip
     paused.set_xlabel("Mean pause (ms)")
-    paused.set_xscale("symlog", linthresh=3)
-    paused.set_xlim(-0.5, 2 * max(r.setting.pause_ms for r in results))
+    paused.set_xscale("symlog", linthresh=3, linscale=0.4)
+    pauses_ms = sorted({r.setting.pause_ms for r in results})
+    paused.set_xticks(pauses_ms, [f"{each:g}" for each in pauses_ms])
+    paused.xaxis.set_minor_locator(NullLocator())
+    paused.set_xlim(-0.5, 2 * pauses_ms[-1])
     return figure
 
 
@@ -498,7 +543,8 @@ def caption(options: argparse.Namespace) -> str:
         f"the middle of a path. A round trip takes four links of {LINK_DELAY_US / 1000:g} ms. "
         f"Both endpoints send {options.rate:,} packets/s for {options.duration:g} s "
         f"({plots.runs(options.seeds, options.time)}, on {options.target}). (a) Links with loss "
-        f"lose {100 * LOSS:g} %. Q shows the loss before the switch, L that of the path, R that of "
+        f"lose {100 * LOSS:g} %. Error bars in (a) and (b) are the standard deviation of the runs. "
+        "Q shows the loss before the switch, L that of the path, R that of "
         "the opposite direction and before the switch, T that of a round trip. (b) Reordering "
         f"without loss: {100 * HELD:g} % of the packets are late, by the number of packets that "
         f"overtake each of them; X = {THRESHOLD} is the marking block threshold. (c) RTT under "

@@ -1,18 +1,29 @@
 """The experiment ampm_quic: its formulas, and runs of the command with and without faults."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scripts import failed_checks, faulty_program, module, run, samples
 
-from controllers.explicit import Direction
-from experiments.shared.explicit.path import Setting
-from experiments.shared.explicit.truth import Square, square_truth
-from telemark.apps.explicit_bits import BLOCK, THRESHOLD, SquareBlocks
+from controllers.explicit import (
+    Connection,
+    DelaySamples,
+    Direction,
+    LossCounts,
+    SquareCounts,
+    StreamReport,
+    TripCounts,
+)
+from experiments.shared.explicit import truth
+from experiments.shared.explicit.path import Setting, StreamResult
+from experiments.shared.explicit.truth import Square, StreamTruth, square_truth
+from telemark.apps.explicit_bits import BLOCK, THRESHOLD, Scheme, SquareBlocks
+from telemark.apps.quic import QuicRecord
 
 quic = module("ampm_quic")
-SHORT = ("--quick", "--time", "virtual", "--duration", "1.5")
+SHORT = ("--quick", "--time", "virtual", "--duration", "1.6")
 
 
 def test_every_exact_count_agrees_and_reordering_is_visible(tmp_path: Path) -> None:
@@ -54,8 +65,8 @@ def test_ground_truth_has_the_blocks_that_an_observer_completes() -> None:
         blocks = SquareBlocks(THRESHOLD)
         sizes = [blocks.receive(bool(each)) for each in value[arrived]]
         complete = [size for size in sizes if size is not None][1:]
-        truth = square_truth(value, np.flatnonzero(arrived), THRESHOLD, BLOCK)
-        assert truth == Square(len(complete), sum(complete), is_exact=True)
+        found = square_truth(value, np.flatnonzero(arrived), THRESHOLD, BLOCK)
+        assert found == Square(len(complete), sum(complete), is_exact=True)
 
 
 @pytest.mark.parametrize(("late", "is_exact"), [(0, True), (THRESHOLD, True),
@@ -65,8 +76,8 @@ def test_ground_truth_is_exact_up_to_the_threshold(late: int, is_exact: bool) ->
     value = np.arange(4 * BLOCK) // BLOCK % 2 == 1
     numbers = [*range(4 * BLOCK)]
     numbers.insert(2 * BLOCK - 1 + late, numbers.pop(2 * BLOCK - 1))
-    truth = square_truth(value, np.array(numbers), THRESHOLD, BLOCK)
-    assert truth == Square(2, 2 * BLOCK, is_exact)
+    found = square_truth(value, np.array(numbers), THRESHOLD, BLOCK)
+    assert found == Square(2, 2 * BLOCK, is_exact)
 
 
 def test_ground_truth_is_not_exact_if_a_block_was_lost() -> None:
@@ -111,3 +122,76 @@ def test_late_packets_are_in_time_up_to_both_thresholds(
 ) -> None:
     setting = Setting("", rate, 1, held=0.01, held_packets=packets)
     assert quic.is_in_time(setting) is expected
+
+
+def test_packets_that_were_never_sent_are_counted_as_foreign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forged packet arrives at the observer and at the receiver, which rejects another one."""
+    none, sent = np.array([], np.int64), 3
+    sender = QuicRecord(np.zeros(sent, np.uint8), np.zeros(sent, np.int64), none, none, -1, 0, 0)
+    receiver = replace(sender, received=np.array([0, 2, sent]), invalid=1)
+    monkeypatch.setattr(truth, "read_numbers", lambda *_: np.array([0, 2**32 - 1, 1]))
+    connection = Connection(0, ("10.0.0.1", 1), ("10.0.0.2", 2), Scheme.SQL)
+    records = {Direction.TO_SERVER: sender, Direction.TO_CLIENT: receiver}
+    found = truth.read_truth(tmp_path, connection, Direction.TO_SERVER, records)
+    assert (found.foreign, found.arrived, found.delivered) == (3, 2, 2)
+
+
+def test_an_arrival_that_was_never_sent_fails_the_check() -> None:
+    name = "arrivals that the sender did not send (packets)"
+    for foreign in (0, 1):
+        checks = {check.name: check for check in quic.exact_checks([stream(foreign=foreign)])}
+        assert checks[name].passed == (foreign == 0)
+
+
+def stream(
+    setting: Setting | None = None, scheme: Scheme = Scheme.SQL, foreign: int = 0
+) -> StreamResult:
+    """Return the result of a stream in which the observer and the hosts measured nothing."""
+    setting = setting or Setting("none", 1000, 1)
+    delay, square = DelaySamples(0, 0, 0, 0), SquareCounts(0, 0, BLOCK)
+    report = StreamReport(
+        delay, delay, delay, square, square, LossCounts(0, 0), TripCounts(0, 0, 0)
+    )
+    none = Square(0, 0, is_exact=True)
+    real = StreamTruth(1, 0, 0, none, none, 0, 0, 0, 0, 0, 0, foreign)
+    return StreamResult(setting, 1, scheme, Direction.TO_SERVER, report, real)
+
+
+def test_checks_of_streams_that_show_nothing_fail() -> None:
+    settings = (
+        Setting("none", 1000, 1),
+        Setting("overtaken-by-24", 1000, 1, held=0.01, held_packets=24),
+    )
+    results = [stream(setting, scheme) for setting in settings for scheme in Scheme]
+    checks = [*quic.exact_checks(results), *quic.delay_checks(results)]
+    passed = [check.name for check in checks if check.passed]
+    assert passed == ["arrivals that the sender did not send (packets)"]
+
+
+def test_p_values_without_packets_fail() -> None:
+    lossy = Setting("all", 1000, 1, (0.02, 0.02, 0.02, 0.02))
+    assert not quic.loss_check([stream(lossy, scheme) for scheme in Scheme]).passed
+    late = Setting("overtaken-by-24", 1000, 1, held=0.01, held_packets=24)
+    assert not quic.reordering_check([stream(late, Scheme.SQR)]).passed
+
+
+@pytest.mark.parametrize("options", [(), ("--quick",)])
+def test_a_duration_below_the_minimum_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    least = "1.6" if options else "3.7"
+    done = run("ampm_quic", "--time", "virtual", *options, "--duration", "0.0001",
+               "--out", str(tmp_path))  # fmt: skip
+    assert done.returncode == 2
+    assert f"--duration 0.0001: expected at least {least} s" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_axis_of_pauses_has_a_label_per_pause() -> None:
+    settings = [
+        Setting("none", 1000, 1),
+        *(Setting(f"{ms:g}", 1000, 1, pause_ms=ms) for ms in quic.SWEPT_PAUSES_MS),
+    ]
+    figure = quic.draw([stream(setting, Scheme.SDT) for setting in settings])
+    labels = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
+    assert labels == ["0", "3", "10", "30", "100", "300"]

@@ -186,6 +186,15 @@ def test_trains_end_after_a_spin_period_without_marks() -> None:
     assert observer.read(Record.TRIP)[:3] == (1, 7, 5)
 
 
+def test_the_trains_after_a_lost_train_are_paired_wrongly() -> None:
+    """Sent are the pairs (4, 4), (5, 5), (6, 6) and (7, 7). The second train of 5 is lost."""
+    observer = Observer(Scheme.SDT)
+    for number, marked in enumerate((0, 4, 0, 4, 0, 5, 0, 0, 0, 6, 0, 6, 0, 7, 0, 7, 0, 0)):
+        spin = SPIN * (number % 2)
+        observer.send_bits([spin | SECOND * (at < marked) for at in range(8)])
+    assert observer.read(Record.TRIP)[:3] == (3, 4 + 5 + 6, 4 + 6 + 7)
+
+
 def test_random_square_waves_are_counted_as_by_an_endpoint() -> None:
     rng = random.Random(1)
     observer, model = Observer(Scheme.SQL), SquareBlocks(X)

@@ -44,6 +44,7 @@ class StreamTruth:
     unreported: int  # detected losses that the sender has not yet reported
     marked: int  # packets that the sender sent with the second bit
     marked_arrived: int  # packets with the second bit that arrived at the observer
+    foreign: int  # arrivals at the observer or the receiver that the sender did not send
 
     @property
     def upstream_loss(self) -> float:
@@ -61,14 +62,17 @@ def read_truth(
     """Return the ground truth of a stream.
 
     `capture` has the frames that arrived at the observer. `records` are those of both endpoints, by
-    the direction in which they send.
+    the direction in which they send. Packets that were never sent only count as foreign.
     """
     record, receiver = records[direction], records[Direction(1 - direction)]
     sent = len(record.first_bytes)
     arrived, delivered = np.zeros(sent, bool), np.zeros(sent, bool)
-    numbers = read_numbers(capture, connection, direction)
+    at_observer = read_numbers(capture, connection, direction)
+    numbers = at_observer[at_observer < sent]
+    received = receiver.received[receiver.received < sent]
+    foreign = len(at_observer) - len(numbers) + len(receiver.received) - len(received)
     arrived[numbers] = True
-    delivered[receiver.received] = True
+    delivered[received] = True
     first, second = (record.first_bytes & bit != 0 for bit in (FIRST, SECOND))
     none, limits = Square(0, 0, True), (connection.threshold, connection.block)
     has_square = connection.scheme in (Scheme.SQL, Scheme.SQR)
@@ -85,6 +89,7 @@ def read_truth(
         record.unreported,
         int(second.sum()),
         int((second & arrived).sum()),
+        foreign + receiver.invalid,
     )  # fmt: skip
 
 

@@ -58,3 +58,7 @@ def test_one_point_that_is_off_fails_its_figure() -> None:
     assert not agreement_check("x", [0.5, 0.2, 0.003]).passed
     assert agreement_check("x", [0.5, 0.2, 0.0034]).passed
     assert "of 3 points" in agreement_check("x", [0.5, 0.2, 0.003]).name
+
+
+def test_agreement_without_points_fails() -> None:
+    assert not agreement_check("x", []).passed
