@@ -62,7 +62,7 @@ def found(method: str, **changes: Any) -> Found:
     perfectly = Found(
         method=method, scores=[perfect(each) for each in plan(1, 1)], spines={"s3", "s4"},
         packets=1000, lost=50, lost_measured=50, lost_located=50, reports=10, added_bytes=0,
-        false_alarms=0, accounting=NoAccounting(),  # type: ignore[arg-type]
+        false_alarms=0, delayed=0, is_real=False, accounting=NoAccounting(),  # type: ignore[arg-type]
     )  # fmt: skip
     return replace(perfectly, **changes)
 
@@ -130,3 +130,9 @@ def test_errors_are_means_over_the_incidents_of_the_kind() -> None:
               for each in found("INT-XD").scores]  # fmt: skip
     assert found("INT-XD", scores=scores).loss_error() == pytest.approx(0.02)
     assert np.isclose(found("INT-XD").delay_error_ms(), 0)
+
+
+def test_in_real_time_a_delay_by_the_machine_may_look_like_an_incident() -> None:
+    other = [replace(each, detected=True) for each in found(PING).scores]
+    checks = oam_compare.make_checks(found(PING, scores=other, is_real=True))
+    assert all(check.passed for check in checks)
