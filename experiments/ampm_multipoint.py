@@ -47,6 +47,7 @@ from experiments.shared.ampm.measurement import (
     noise,
     reject_if_disturbed,
     reject_late_packets,
+    send_and_read,
     shortest_schedule,
     worst,
 )
@@ -74,7 +75,7 @@ from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep
-from telemark.traffic.flows import Flow, FlowRecord, Traffic
+from telemark.traffic.flows import Flow
 from telemark.traffic.patterns import Poisson
 from topologies.leaf_spine import LeafSpine
 
@@ -95,7 +96,6 @@ LOSS = 0.005  # loss ratio of all links except the bad one
 HOPS = 4  # max number of links between switches on a path
 LINK_US = 2000  # max delay of a link, with jitter
 NOISE_US = 50_000  # max delay that a loaded machine may add in real time
-START_US = 40_000  # start-up time of the processes of one flow, in real time
 RESOLUTION_US = 1.0
 LINES: tuple[Any, ...] = ("-", "--")  # line style of each fabric
 UNREAD = "unread blocks (per switch)"  # check that can fail on a loaded machine
@@ -259,7 +259,7 @@ async def measure(
             )  # fmt: skip
             await collector.watch()
             before, cells = collector.read_bytes, collector.cells_per_block
-            reports, records = await run_network(collector, net, flows, options, run)
+            reports, records = await send_and_read(collector, net, flows, options, run)
             # blocks() also reads two blocks before the first
             bytes_per_block = (collector.read_bytes - before) / (len(reports) + 2)
     paths = read_paths(net, graph, topo, flows)
@@ -297,19 +297,6 @@ async def measure(
     )  # fmt: skip
     net.discard()
     return result
-
-
-async def run_network(
-    collector: Collector, net: Network, flows: Sequence[Flow], options: argparse.Namespace, run: Run
-) -> tuple[list[BlockReport], dict[int, FlowRecord]]:
-    """Send all flows, starting and ending in the middle of a block, and read the blocks."""
-    schedule = collector.schedule
-    starting_us = START_US * len(flows) if options.time == "real" else 0
-    first = schedule.block_at(run.clock.now_ns() // 1000 + starting_us) + 3
-    start_us = schedule.start_us(first) + schedule.block_us // 2
-    async with Traffic(net, flows, start_ns=1000 * start_us) as traffic:
-        reports = [report async for report in collector.blocks(first, first + options.blocks + 1)]
-        return reports, await traffic.finish()
 
 
 def make_flows(

@@ -26,7 +26,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from controllers.ampm.collector import BlockReport, Collector
+from controllers.ampm.collector import Collector
 from controllers.ampm.records import Record
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Bounds, Method
@@ -39,6 +39,7 @@ from experiments.shared.ampm.measurement import (
     flow_count,
     noise,
     reject_if_disturbed,
+    send_and_read,
     shortest_schedule,
     worst,
 )
@@ -60,7 +61,7 @@ from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep
-from telemark.traffic.flows import Flow, FlowRecord, Traffic
+from telemark.traffic.flows import Flow
 from telemark.traffic.patterns import Poisson
 from topologies.leaf_spine import Backhaul
 
@@ -74,7 +75,6 @@ DEFAULTS = {  # (time mode or target, --quick) -> default numbers of switches an
 }
 BOUNDS = Bounds(delay_us=2000)
 NOISE_US = 50_000  # max delay that a loaded machine may add in real time
-START_US = 40_000  # start-up time of the processes of one flow, in real time
 IDLE_BLOCKS = 3  # blocks that are read to measure the cost of a readout without traffic
 CARRIERS_BLOCK_S = 300  # block length of Telecom Italia, RFC 8321 section 5.1
 REPEATED_SWITCHES = 20  # max size of networks that run with several seeds
@@ -215,7 +215,7 @@ async def measure(
                 if not loads:
                     await collector.watch()
                     set_up_s = time.process_time() - began_s
-                    reports, records = await run_network(collector, net, flows, options, run)
+                    reports, records = await send_and_read(collector, net, flows, options, run)
                 loads[what] = await measure_load(collector, run)
     blocks = range(reports[0].block, reports[-1].block + 1)
     truths = read_ground_truth(net, topo, records, schedule)
@@ -236,20 +236,6 @@ async def measure(
         loads=loads,
         accounting=PacketAccounting.from_network(net, records),
     )  # fmt: skip
-
-
-async def run_network(
-    collector: Collector, net: Network, flows: Sequence[Flow], options: argparse.Namespace, run: Run
-) -> tuple[list[BlockReport], dict[int, FlowRecord]]:
-    """Send all flows, starting and ending in the middle of a block, and read the blocks."""
-    schedule = collector.schedule
-    starting_us = START_US * len(flows) if options.time == "real" else 0
-    first = schedule.block_at(run.clock.now_ns() // 1000 + starting_us) + 3
-    start_us = schedule.start_us(first) + schedule.block_us // 2
-    async with Traffic(net, flows, start_ns=1000 * start_us) as traffic:
-        last = first + options.blocks + 1
-        reports = [report async for report in collector.blocks(first, last)]
-        return reports, await traffic.finish()
 
 
 async def measure_load(collector: Collector, run: Run) -> Load:

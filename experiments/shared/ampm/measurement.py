@@ -32,6 +32,7 @@ from telemark.traffic.flows import Flow, FlowRecord, Traffic
 PROGRAM = "p4src/ampm/ampm.p4"
 UDP = 17
 MIN_BLOCK_US = 2**18
+START_US = 40_000  # start-up time of the processes of one flow, in real time
 AHEAD_US = 500_000  # time from the start of the traffic generators to the first block
 
 
@@ -392,3 +393,16 @@ def _marked_outside(net: Network, setting: Setting) -> int:
         for flow in setting.watched
     ]
     return int(sum(np.count_nonzero(frames.dscp) for frames in delivered))
+
+
+async def send_and_read(
+    collector: Collector, net: Network, flows: Sequence[Flow], options: argparse.Namespace, run: Run
+) -> tuple[list[BlockReport], dict[int, FlowRecord]]:
+    """Send many flows, starting and ending in the middle of a block, and read the blocks."""
+    schedule = collector.schedule
+    starting_us = START_US * len(flows) if options.time == "real" else 0
+    first = schedule.block_at(run.clock.now_ns() // 1000 + starting_us) + 3
+    start_us = schedule.start_us(first) + schedule.block_us // 2
+    async with Traffic(net, flows, start_ns=1000 * start_us) as traffic:
+        reports = [report async for report in collector.blocks(first, first + options.blocks + 1)]
+        return reports, await traffic.finish()
