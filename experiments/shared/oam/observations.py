@@ -131,7 +131,7 @@ def _observed_by_stamp(sessions: Iterable[SessionRecord], late_ns: int) -> Obser
     return found
 
 
-class Passage(NamedTuple):
+class SwitchTransit(NamedTuple):
     """A switch that a packet passed, as reported."""
 
     switch: str
@@ -145,13 +145,13 @@ class Passage(NamedTuple):
 class ReportedPacket:
     """A packet and its reports. `known_ns` is the arrival time of the last report."""
 
-    passages: dict[str, Passage] = field(default_factory=dict)
+    transits: dict[str, SwitchTransit] = field(default_factory=dict)
     known_ns: int = 0
 
     @property
     def spine(self) -> str | None:
         """Return the spine that reported the packet."""
-        return next((each for each in SPINES if each in self.passages), None)
+        return next((each for each in SPINES if each in self.transits), None)
 
 
 def _reported_packets(outcome: Outcome) -> dict[tuple[int, int], ReportedPacket]:
@@ -172,7 +172,7 @@ def _reported_packets(outcome: Outcome) -> dict[tuple[int, int], ReportedPacket]
         packet.known_ns = max(packet.known_ns, time_ns)
         for node, ingress_ns, egress_ns, latency_ns, egress in columns[first : first + count]:
             switch = outcome.nodes[node]
-            packet.passages[switch] = Passage(
+            packet.transits[switch] = SwitchTransit(
                 switch, ingress_ns, egress_ns, latency_ns, outcome.egress[switch, egress]
             )
     return found
@@ -184,10 +184,10 @@ def _observed_by_reports(outcome: Outcome, late_ns: int) -> Observed:
     segments = Segments()
     spines: dict[int, str] = {}
     for (port, _), packet in _reported_packets(outcome).items():
-        if SOURCE_LEAF not in packet.passages:
+        if SOURCE_LEAF not in packet.transits:
             continue  # its report was lost
-        at_ns = packet.passages[SOURCE_LEAF].ingress_ns
-        route = [packet.passages[name] for name in SWITCHES if name in packet.passages]
+        at_ns = packet.transits[SOURCE_LEAF].ingress_ns
+        route = [packet.transits[name] for name in SWITCHES if name in packet.transits]
         for each in route:
             where = each.switch, each.switch
             segments.add(where, each.latency_ns, at_ns, at_ns, packet.known_ns)
