@@ -1,15 +1,12 @@
 """Count-min sketch of p4src/count_min: hash functions, readout of counters, and estimates."""
 
 import asyncio
-import random
-import struct
-import zlib
-from ipaddress import IPv4Address
 
 import finsy as fy
 import numpy as np
 from numpy.typing import NDArray
 
+from controllers.hash_functions import HashFunctions, flow_hash
 from controllers.readout import Readouts
 
 ROWS = 4
@@ -20,20 +17,12 @@ class CountMin:
     """A sketch with ROWS rows of `width` counters. The `seed` determines the hash functions."""
 
     def __init__(self, width: int, seed: int) -> None:
-        rng = random.Random(seed)
         self.width = width
-        self._hashes = [(rng.getrandbits(64), rng.getrandbits(64)) for _ in range(ROWS)]
+        self._functions = HashFunctions(ROWS, seed)
 
     def entries(self) -> list[fy.P4TableEntry]:
         """Return the entries that set the hash function of each row."""
-        return [
-            fy.P4TableEntry(
-                f"row_{number}.hash_function",
-                action=fy.Action(f"row_{number}.choose", a=a, b=b),
-                is_default_action=True,
-            )
-            for number, (a, b) in enumerate(self._hashes)
-        ]
+        return self._functions.entries([f"row_{number}.hash_function" for number in range(ROWS)])
 
     async def read(self, switch: fy.Switch) -> NDArray[np.int64]:
         """Return the counters of a switch; shape (ROWS, width).
@@ -50,9 +39,8 @@ class CountMin:
         self, src_addr: str, dst_addr: str, protocol: int, src_port: int, dst_port: int
     ) -> list[int]:
         """Return the index of the flow's counter in each row."""
-        addresses = (int(IPv4Address(address)) for address in (src_addr, dst_addr))
-        flow = zlib.crc32(struct.pack("!IIBHH", *addresses, protocol, src_port, dst_port))
-        return [((a * flow + b) % 2**64 >> 32) * self.width >> 32 for a, b in self._hashes]
+        flow = flow_hash(src_addr, dst_addr, protocol, src_port, dst_port)
+        return self._functions.positions(np.array([flow], np.uint32), self.width)[:, 0].tolist()
 
     def estimate(self, counters: NDArray[np.int64], places: list[int]) -> int:
         """Return an upper bound of a flow's packet count.

@@ -5,6 +5,7 @@
  * counter of the row. This counter counts the packets of the flow. Other flows with the same
  * counter can only increase the count. So the estimate is the minimum of the four counters of the
  * flow. The controller chooses the hash functions, and reads the counters by readout packets. */
+#include "../include/hash_function.p4"
 #include "../include/readout.p4"
 #include "../include/routing.p4"
 
@@ -20,23 +21,11 @@ struct metadata_t {
 
 #include "../include/switch.p4"
 
-/* One row. Its hash is (a * flow + b) mod 2^64. The upper half of the hash, as a fraction, is the
- * position in the row. If a and b are random, positions are pairwise independent (Dietzfelbinger
- * 1996), as the theory requires. Positions from CRCs with a salt are not independent: if the CRCs
- * of two flows are equal modulo a power of two, they are equal for every salt. */
+/* One row of counters. */
 control Row(in bool counts, in bit<32> flow, in readout_values_t readout, inout bit<64> value) {
+    HashFunction() hash_function;
     register<bit<32>>(WIDTH) counters;
     bit<32> index = 0;
-
-    action choose(bit<64> a, bit<64> b) {
-        bit<64> hashed = a * (bit<64>)flow + b;
-        index = (((hashed >> 32) * WIDTH) >> 32)[31:0];
-    }
-
-    table hash_function {
-        actions = { choose; }
-        default_action = choose(0, 0);
-    }
 
     action count() {
         bit<32> packets;
@@ -54,7 +43,7 @@ control Row(in bool counts, in bit<32> flow, in readout_values_t readout, inout 
         if (readout.record == READOUT_COUNTERS) {
             read();
         } else if (counts) {
-            hash_function.apply();
+            hash_function.apply(flow, WIDTH, index);
             count();
         }
     }
@@ -65,6 +54,7 @@ control CountMinIngress(
     Routing() routing;
     ReadoutRequest() readout_request;
     ReadoutArrival() readout_arrival;
+    FlowHash() flow_hash;
     Row() row_0;
     Row() row_1;
     Row() row_2;
@@ -80,13 +70,7 @@ control CountMinIngress(
             routing.apply(hdr.ethernet, hdr.ipv4, hdr.ports, standard_metadata);
         }
         if (counts) {
-            hash(
-                flow, HashAlgorithm.crc32, 32w0,
-                {
-                    hdr.ipv4.src_addr, hdr.ipv4.dst_addr, hdr.ipv4.protocol,
-                    hdr.ports.src_port, hdr.ports.dst_port
-                },
-                64w1 << 32);
+            flow_hash.apply(hdr.ipv4, hdr.ports, flow);
         }
         row_0.apply(counts, flow, meta.readout, meta.readout.value_0);
         row_1.apply(counts, flow, meta.readout, meta.readout.value_1);

@@ -3,9 +3,10 @@
 import argparse
 import csv
 import json
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
@@ -54,6 +55,68 @@ class Check:
         return bool(abs(self.measured - self.expected) <= self.tolerance)
 
 
+@dataclass(frozen=True)
+class Reproduction:
+    """Published number next to ours.
+
+    `accepted` has the lowest and the highest value that agree with the published number. The range
+    contains only the error of reading the number, e.g. from a figure, unless the experiment's
+    docstring says more. `measured` has one value per seed. If our number differs, `reason` says
+    why, and there is no check.
+    """
+
+    claim: str  # e.g. "recall of the 300 heaviest flows, 80 KB"
+    source: str  # e.g. "Figure 5"
+    published: str  # e.g. "over 95 %"
+    accepted: tuple[float, float]
+    measured: Sequence[float]
+    reason: str = ""
+
+    @property
+    def median(self) -> float:
+        """Median of the measured values."""
+        return statistics.median(self.measured)
+
+    @property
+    def agrees(self) -> bool:
+        """True if the median of the measured values is in the accepted range."""
+        return self.accepted[0] <= self.median <= self.accepted[1]
+
+    @property
+    def verdict(self) -> str:
+        """Result in words."""
+        if self.agrees:
+            return "reproduced"
+        return f"not reproduced: {self.reason}" if self.reason else "not reproduced"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the mapping for summary.json."""
+        return {**asdict(self), "median": self.median, "verdict": self.verdict}
+
+    def checks(self) -> list[Check]:
+        """Return the check that the number is reproduced; none if there is a reason that not."""
+        distance = max(self.accepted[0] - self.median, self.median - self.accepted[1], 0.0)
+        name = f"{self.source}: {self.claim}: distance from the published value"
+        return [] if self.reason else [Check(name, distance, 0)]
+
+
+def reproduction_table(reproductions: Sequence[Reproduction]) -> Table:
+    """Return a table of published and measured numbers."""
+    return table(
+        "Published and measured",
+        ("claim", "source", "published", "accepted", "median", "range", "result"),
+        [
+            (each.claim, each.source, each.published, _interval(*each.accepted), each.median,
+             _interval(min(each.measured), max(each.measured)), each.verdict)
+            for each in reproductions
+        ],
+    )  # fmt: skip
+
+
+def _interval(lowest: float, highest: float) -> str:
+    return f"{lowest:.4g} to {highest:.4g}"
+
+
 @dataclass
 class Report:
     """Outcome of an experiment.
@@ -68,6 +131,7 @@ class Report:
     caption: str = ""  # caption of the figure
     replay: Replay | None = None  # for index.html; exists only in virtual time
     tables: Sequence[Table] = ()
+    reproductions: Sequence[Reproduction] = ()  # published numbers next to ours
     # names of those columns of samples that depend on the machine
     machine_columns: Sequence[str] = ()
     drops: Sequence[Mapping[str, Any]] = ()  # packets that switches dropped; the run adds them
@@ -116,6 +180,7 @@ class Report:
                 }
                 for check in self.checks
             ],
+            "reproductions": [each.as_dict() for each in self.reproductions],
             "caption": self.caption,
             "machine_columns": [*self.machine_columns],
             "metrics": dict(self.metrics),
@@ -130,6 +195,8 @@ class Report:
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
         for shown in self.tables:
             console.print(shown)
+        if self.reproductions:
+            console.print(reproduction_table(self.reproductions))
         rows = [
             (check.name, check.measured, check.expected, check.tolerance,
              "passed" if check.passed else "[bold red]FAILED[/]")

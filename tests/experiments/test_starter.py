@@ -83,7 +83,7 @@ def by_any_python(script: Path, *arguments: str) -> subprocess.CompletedProcess[
         ("packets + 1", "packets + 8", "fraction with an error above eps N", by_any_python),
         ("else if (counts) {", "else if (counts && flow[0:0] == 0) {",
          "estimates below ground truth", loaded.run),
-        ("a * (bit<64>)flow + b", "b * (bit<64>)flow + a",
+        ("hash_function.apply(flow, WIDTH, index)", "hash_function.apply(flow ^ 1, WIDTH, index)",
          "estimates below ground truth", loaded.run),
     ],
 )  # fmt: skip

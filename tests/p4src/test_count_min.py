@@ -33,10 +33,10 @@ class Sketch:
         self._switch = subject.switch(PROGRAM, ports=(1, 2, CPU_PORT))
         for entry in self.control.entries():
             assert entry.action is not None
-            row, name = entry.table_id.split(".")
+            instance, _ = entry.action.name.rsplit(".", 1)
             values = [entry.action.args["a"], entry.action.args["b"]]
             self._switch.table_set_default(
-                f"{INGRESS}.{row}.{name}", f"{INGRESS}.{row}.choose", values
+                f"{INGRESS}.{entry.table_id}", f"{INGRESS}.{instance}.choose", values
             )
         self._switch.table_add(
             f"{INGRESS}.routing.routes", [Lpm(0x0A000000, 8)], f"{INGRESS}.routing.send", [2, 2]

@@ -1,0 +1,1 @@
+"""Shared parts of the gallery: reproductions of published methods, one per experiment."""

@@ -1,0 +1,82 @@
+"""Network of the gallery's sketches: a trace from h1 passes one switch and arrives at h2."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import finsy as fy
+import numpy as np
+from mininet.topo import SingleSwitchTopo
+from numpy.typing import NDArray
+
+from controllers.connection import connection, cpu_ports
+from controllers.forwarding import forwarding_entries
+from controllers.readout import Readouts
+from experiments.shared.gallery.traces import make_frames
+from experiments.shared.xdp.streams import Stream
+from telemark.accounting import pcap
+from telemark.errors import note_invalid
+from telemark.network import Network
+from telemark.session.run import Run
+
+SWITCH, SOURCE, DESTINATION = "s1", "h1", "h2"
+LEAD_NS, SETTLE_NS = 100_000_000, 300_000_000
+# Packet rate of a trace. At much higher rates, bmv2 drops packets without a reason.
+RATES_PPS: Mapping[str, int] = {"minip4": 50_000, "bmv2": 1_000}
+
+
+@dataclass
+class OneSwitch:
+    """Running network h1 - s1 - h2. s1 forwards by MAC address, and runs a program on a trace."""
+
+    net: Network
+    switch: fy.Switch
+    _run: Run
+    sent: int = 0  # packets of the trace
+
+    async def replay(self, stream: Stream, rate_pps: float | None = None) -> None:
+        """Send the packets of a trace, and wait until the switch has processed them."""
+        rate_pps = rate_pps or RATES_PPS[self._run.target]
+        frames = make_frames(stream, self.net.host(SOURCE).MAC(), self.net.host(DESTINATION).MAC())
+        start_ns = self._run.clock.now_ns() + LEAD_NS
+        times = start_ns + (np.arange(len(frames)) * (1e9 / rate_pps)).astype(np.int64)
+        self.net.send_frames(SOURCE, times.tolist(), frames)
+        self.sent += len(frames)
+        await self._run.clock.sleep_until(int(times[-1]) + SETTLE_NS)
+
+    async def read(self, record: int, cells: int) -> NDArray[np.uint64]:
+        """Read a record (p4src/include/readout.p4) at the indices below `cells`; (cells, 8).
+
+        A row has the four values of ingress, and then those of egress. Raises ReadoutTimeoutError.
+        """
+        async with Readouts(self.switch) as readouts:
+            answers = await asyncio.gather(*(readouts.read(record, at) for at in range(cells)))
+        return np.array([[*each.arrival, *each.departure] for each in answers], np.uint64)
+
+    def lost(self) -> int:
+        """Return how many packets of traces the switch did not forward. The network has stopped.
+
+        The number includes the packets that did not reach the switch. If bmv2 lost packets, the run
+        is inconclusive, because bmv2 drops packets at high rates.
+        """
+        missing = self.sent - len(pcap.read(self.net.capture(SWITCH, DESTINATION, "out")).length)
+        if missing and self._run.target == "bmv2":
+            note_invalid(f"{self.net.name}: bmv2 did not forward {missing} of {self.sent} packets")
+        return missing
+
+
+@asynccontextmanager
+async def one_switch(
+    run: Run, name: str, program: str, defines: Mapping[str, int],
+    entries: Sequence[fy.P4TableEntry],
+) -> AsyncIterator[OneSwitch]:  # fmt: skip
+    """Start the network and insert `entries`, which set default actions, into s1."""
+    topo = SingleSwitchTopo(2)
+    with Network(
+        topo, run, program=program, defines=defines, name=name, switch_options=cpu_ports(topo)
+    ) as net:
+        async with connection(net, SWITCH) as switch:
+            await switch.insert(forwarding_entries(net, SWITCH))
+            await switch.modify(entries)
+            yield OneSwitch(net, switch, run)
