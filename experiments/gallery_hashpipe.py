@@ -61,6 +61,11 @@ class Sample:
     lost: int  # packets that the switch did not forward
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    traces.add_options(parser)
+    cli.add_program_option(parser, PROGRAM)
+
+
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
     is_small = options.quick or options.time == "real"
     memories = SMALL_MEMORIES_KB if is_small else MEMORIES_KB
@@ -95,7 +100,7 @@ async def measure(memory_kb: int, options: argparse.Namespace, run: Run) -> Samp
     functions = HashFunctions(STAGES, run.seed)
     entries = functions.entries([f"stage_{n}.hash_function" for n in range(1, STAGES + 1)])
     async with one_switch(
-        run, f"{memory_kb}-kb-{run.seed}", PROGRAM, {"SLOTS": slots}, entries
+        run, f"{memory_kb}-kb-{run.seed}", options.program, {"SLOTS": slots}, entries
     ) as running:
         await running.replay(stream)
         read = np.array([await running.read(stage, slots) for stage in range(1, STAGES + 1)])
@@ -179,4 +184,4 @@ def caption(options: argparse.Namespace) -> str:
 
 
 if __name__ == "__main__":
-    cli.main(__file__, __doc__, experiment, traces.add_options)
+    cli.main(__file__, __doc__, experiment, add_options)
