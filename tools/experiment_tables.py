@@ -8,7 +8,8 @@ from telemark.results.reference import REAL, REFERENCE
 from telemark.run_all.catalogue import Experiment, experiments
 
 ROOT = Path(__file__).resolve().parent.parent
-SYSTEMS = {"ampm": "AM-PM", "roce": "RoCE"}  # names of other systems are in capitals
+# names of systems; other names are in capitals
+SYSTEMS = {"ampm": "AM-PM", "roce": "RoCE", "gallery": "Gallery"}
 
 
 def _minutes(experiment: Experiment, kind: str) -> str:

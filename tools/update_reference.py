@@ -10,6 +10,7 @@ from pathlib import Path
 import code_map
 import command_line
 import experiment_tables
+import gallery
 import import_map
 import python_api
 
@@ -23,6 +24,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "questions": experiment_tables.questions,
         "claims": experiment_tables.claims,
     },
+    REFERENCE / "gallery.md": {"numbers": gallery.table, "experiments": gallery.sections},
     REFERENCE / "command-line.md": {
         "common": command_line.common_options,
         "experiments": command_line.experiment_options,

@@ -1,11 +1,13 @@
 """Parser of experiment docstrings: question, claim, and published result.
 
-The first paragraph is the question. Two more paragraphs are recognized by their first word:
+The first paragraph is the question. More paragraphs are recognized by their first word:
 
     Claim: In each block, the measured loss equals the actual loss to the packet.
     Published: RFC 9341, section 5: exact while clocks agree within half a block.
 
 The checks of the experiment verify the `Claim`. `Published` is a published result and its source.
+Experiments of the gallery also have `Paper:` (authors, title and venue) and `Differences:` (how the
+setting differs from that of the paper).
 """
 
 import ast
@@ -19,6 +21,8 @@ class About(NamedTuple):
     question: str
     claim: str
     published: str
+    paper: str = ""
+    differences: str = ""
 
 
 def parse(docstring: str) -> About:
@@ -29,7 +33,8 @@ def parse(docstring: str) -> About:
         found = [text for text in paragraphs if text.startswith(word)]
         return found[0].removeprefix(word).lstrip() if found else ""
 
-    return About(paragraphs[0], named("Claim:"), named("Published:"))
+    names = ("Claim:", "Published:", "Paper:", "Differences:")
+    return About(paragraphs[0], *map(named, names))
 
 
 def read_script(script: Path) -> About:

@@ -26,6 +26,7 @@ _SECTION = """<section id="{name}" aria-labelledby="{name}-heading">
 {claims}
 {failed}
 {figure}
+{reproductions}
 <p>{comparison}</p>
 {passed}
 <details><summary>Parameters, machine and versions</summary>
@@ -104,6 +105,7 @@ def section(result: Result) -> str:
         claims=_claims(summary),
         failed=_checks(result.failed, "failed checks") if result.failed else "",
         figure=_figure(result),
+        reproductions=_reproductions(summary.get("reproductions", [])),
         comparison=_comparison(result),
         passed=f"<details><summary>{count(len(passed), 'check')} passed</summary>"
         f"{_checks(passed, 'passed checks')}</details>" if passed else "",
@@ -116,6 +118,17 @@ def _claims(summary: Mapping[str, Any]) -> str:
     """Render the claim and the published result."""
     claims = [("Claim", summary.get("claim")), ("Published", summary.get("published"))]
     return "\n".join(f"<p><b>{name}:</b> {text(claim)}</p>" for name, claim in claims if claim)
+
+
+def _reproductions(reproductions: Sequence[Mapping[str, Any]]) -> str:
+    """Render the table of published numbers next to ours."""
+    rows = (
+        f"<tr><td>{text(each['claim'])}<td>{text(each['source'])}<td>{text(each['published'])}"
+        f'<td class="number">{each["median"]:.4g}<td>{text(each["verdict"])}'
+        for each in reproductions
+    )
+    columns = ("published claim", "source", "published", "measured", "result")
+    return table(columns, rows, "published numbers") if reproductions else ""
 
 
 def _checks(checks: Iterable[Mapping[str, Any]], label: str) -> str:

@@ -71,7 +71,8 @@ def main(
             'it below `if __name__ == "__main__":`'
         )
     options = _parse(name, description or "", add_options)
-    origin = Origin(*docstring.parse(description or ""))
+    about = docstring.parse(description or "")
+    origin = Origin(about.question, about.claim, about.published)
     sys.exit(start(name, options, lambda run: _run_experiment(run, options, experiment), origin))
 
 

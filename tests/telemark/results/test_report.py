@@ -12,7 +12,7 @@ from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.files import make_folder
 from telemark.results.provenance import Origin
-from telemark.results.report import Check, Report, strict_json, table
+from telemark.results.report import Check, Report, Reproduction, strict_json, table
 
 
 def options(folder: Path) -> argparse.Namespace:
@@ -125,3 +125,34 @@ def test_the_screen_shows_tables_and_verdicts(
     text = capsys.readouterr().out
     for words in ("Losses", "s1-s2", "0.1235", "an error", "FAILED", str(tmp_path)):
         assert words in text
+
+
+@pytest.mark.parametrize(
+    ("measured", "reason", "distance", "verdict"),
+    [
+        ([0.94, 0.96, 0.99], "", 0, "reproduced"),
+        ([0.9, 0.9, 0.99], "", 0.05, "not reproduced"),
+        ([1.2], "", 0.2, "not reproduced"),
+        ([0.9], "other traces", None, "not reproduced: other traces"),
+    ],
+)
+def test_a_published_number_is_reproduced_if_the_median_is_in_the_accepted_range(
+    measured: list[float], reason: str, distance: float | None, verdict: str
+) -> None:
+    number = Reproduction("recall", "Figure 5", "95 %", (0.95, 1.0), measured, reason)
+    assert number.verdict == verdict
+    checks = number.checks()
+    assert [round(check.measured, 9) for check in checks] == ([] if reason else [distance])
+    assert all(check.passed == (verdict == "reproduced") for check in checks)
+
+
+def test_reproductions_are_saved_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    number = Reproduction("recall", "Figure 5", "95 %", (0.95, 1.0), [0.96, 0.97, 0.99])
+    made = report(reproductions=[number])
+    made.write("x", options(tmp_path), Origin())
+    (saved,) = json.loads((tmp_path / "summary.json").read_text())["reproductions"]
+    assert (saved["median"], saved["verdict"]) == (0.97, "reproduced")
+    made.show(tmp_path)
+    assert "0.96 to 0.99" in capsys.readouterr().out
