@@ -14,6 +14,7 @@ ELSEWHERE = {
     "test_hostile.py",  # it uses sanitizers itself
     "test_int_clocks.py",
     "test_int_collector.py",  # its C code runs in separate processes
+    "test_int_databases.py",
     "test_int_dissector.py",
     "test_int_end_to_end.py",
     "test_int_export.py",
