@@ -55,7 +55,9 @@ class Network:
     `control_delay_us` is the one-way delay of messages between controllers and switches; it exists
     only in virtual time (default: 0). With `stamp_log`, switches log the times at which they read
     and send frames; it exists only in real time. `expected_drops` are drop reasons
-    (telemark.accounting.drops) that cause no warning.
+    (telemark.accounting.drops) that cause no warning. `wires` is what carries frames between minip4
+    switches in real time: "memory", or "veth" pairs of the kernel, at which other programs also see
+    the frames (default: the option `--wires`).
 
     Counters and captures are complete after the `with` block, and exist until the run ends. The
     run's option `--time` selects the backend: Mininet or virtual time.
@@ -75,6 +77,7 @@ class Network:
         control_delay_us: float = 0.0,
         stamp_log: bool = False,
         expected_drops: Collection[str] = (),
+        wires: str | None = None,
     ) -> None:
         self.topo = topo
         self.name = name
@@ -97,6 +100,7 @@ class Network:
         self._switch_options = dict(switch_options or {})
         self._control_delay_us = control_delay_us
         self._stamp_log = stamp_log
+        self._wires = wires
         self.expected_drops = check_drop_reasons(expected_drops)
         self._switches: dict[str, Any] = {}
         self._hosts: dict[str, Any] = {}
@@ -290,6 +294,7 @@ class Network:
             control_delay_ns=round(self._control_delay_us * 1000),
             threads=self._run.threads,
             stamp_log=self._stamp_log,
+            wires=self._wires or self._run.wires,
             report_progress=self._report_progress,
         )
         self._run.origin.programs |= {P4Source.read(source.path, source.defines) for source in new}

@@ -31,6 +31,9 @@ class EngineHandle(Protocol):
 class Driver:
     """Drives an engine from start() to stop(), with `ports` as {port number: interface}.
 
+    `memory_links` has, for a port to another switch, a file in memory and the end (0 or 1) of this
+    port: frames to and from this switch then bypass the interface (memory_link.h).
+
     cpu_receive() returns the frames that the engine sends to `cpu_port`; cpu_send() sends frames
     there. Captures are written to `capture_folder`/<interface>_{in,out}.pcap and
     `loss_folder`/<interface>_lost.pcap, with at most `snaplen` bytes per frame. Captures of
@@ -44,6 +47,7 @@ class Driver:
         engine: EngineHandle,
         ports: Mapping[int, str],
         *,
+        memory_links: Mapping[int, tuple[Path, int]] | None = None,
         cpu_port: int | None = None,
         capture_folder: Path | None = None,
         loss_folder: Path | None = None,
@@ -62,6 +66,11 @@ class Driver:
             for number, interface in ports.items():
                 if self._library.ports_add(self._handle, number, interface.encode()):
                     raise DriverError(f"port {number}@{interface}: {_reason()}")
+            for number, (path, end) in (memory_links or {}).items():
+                if self._library.ports_add_memory_link(
+                    self._handle, number, os.fsencode(path), end
+                ):
+                    raise DriverError(f"memory link of port {number} in {path}: {_reason()}")
             for folder, capture, limit in (
                 (capture_folder, self._library.ports_capture, (snaplen,)),
                 (loss_folder, self._library.ports_capture_lost, (snaplen,)),
@@ -184,6 +193,7 @@ _handle, _number, _text = ctypes.c_void_p, ctypes.c_uint16, ctypes.c_char_p
 _SIGNATURES: Signatures = {
     "ports_create": (_handle, [_handle, ctypes.c_uint, _number]),
     "ports_add": (ctypes.c_int, [_handle, _number, _text]),
+    "ports_add_memory_link": (ctypes.c_int, [_handle, _number, _text, ctypes.c_uint]),
     "ports_capture": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),
     "ports_capture_lost": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),
     "ports_capture_handling": (ctypes.c_int, [_handle, _text]),

@@ -46,6 +46,7 @@ class Settings:
     control_delay_ns: int  # one-way delay of messages between controllers and switches
     threads: int  # number of threads; more than one only in virtual time
     stamp_log: bool  # whether switches log the times of their calls; only in real time
+    wires: str  # what carries frames between switches in real time: "memory" or "veth"
     report_progress: Callable[[str], None]
 
 

@@ -135,9 +135,19 @@ def _run_real(
         if not options.interactive:
             raise_priority(os.getpid())
         run = Run(
-            name, folder, options.seed, options.interactive, options.target, origin=origin
+            name, folder, options.seed, options.interactive, options.target, _wires(options),
+            origin=origin,
         )  # fmt: skip
         return run_network(run)
+
+
+def _wires(options: argparse.Namespace) -> str:
+    """Return what carries frames between switches.
+
+    At Mininet's command line, and in networks of other tools, users may look at the interfaces.
+    """
+    default = "veth" if options.interactive else "memory"
+    return getattr(options, "wires", "veth") or default
 
 
 def _run_virtual(
@@ -298,10 +308,17 @@ def _parse(
         "--interactive", action="store_true",
         help="open Mininet's command line before each network ends",
     )  # fmt: skip
+    common.add_argument(
+        "--wires", choices=("memory", "veth"),
+        help="what carries frames between switches in real time: memory, or veth pairs, at which "
+        "programs like tcpdump see them (default: memory; with --interactive: veth)",
+    )  # fmt: skip
     sweeps.add(common)
     options = parser.parse_args()
     options.out = options.out.absolute()
     sweeps.check(parser, options)
+    if options.time == "virtual" and options.wires:
+        parser.error("--wires: no effect in virtual time; use --time real")
     if options.time == "virtual" and options.interactive:
         parser.exit(UNUSABLE, f"{name}: error: --interactive: needs --time real\n")
     return options

@@ -34,6 +34,7 @@ class Run:
     seed: int
     interactive: bool = False
     target: str = "minip4"  # P4 target: minip4 or bmv2
+    wires: str = "veth"  # what carries frames between switches in real time: memory or veth
     clock: Clock = field(default_factory=RealClock)
     progress: Progress = field(default_factory=Progress)
     origin: Origin = field(default_factory=Origin)  # provenance of the results

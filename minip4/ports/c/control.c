@@ -57,6 +57,21 @@ int ports_add(struct ports *ports, uint16_t number, const char *interface)
     return 0;
 }
 
+int ports_add_memory_link(struct ports *ports, uint16_t number, const char *path, unsigned end)
+{
+    struct port *port = number < ENGINE_MAX_PORTS ? ports->port[number] : NULL;
+    if (!port || nic_memory_link(port->nic)) {
+        errno = EINVAL;
+        return -1;
+    }
+    struct memory_link *link = memory_link_open(path, end);
+    if (!link)
+        return -1;
+    nic_set_memory_link(port->nic, link);
+    ports->memory[ports->memory_links++] = link;
+    return 0;
+}
+
 /* Open folder/<interface>_<what>.pcap. Returns NULL with errno set on failure. */
 static struct capture *open_capture(struct ports *ports, struct port *port, const char *folder,
                                     const char *what, uint32_t snaplen)
@@ -133,6 +148,8 @@ void ports_adopt(struct ports *ports, struct ports *old)
     memcpy(ports->port, old->port, sizeof ports->port);
     memcpy(ports->numbers, old->numbers, sizeof ports->numbers);
     memcpy(ports->polled, old->polled, sizeof ports->polled);
+    memcpy(ports->memory, old->memory, sizeof ports->memory);
+    ports->memory_links = old->memory_links;
     ports->count = old->count;
     atomic_store(&ports->reopening, atomic_load(&old->reopening));
     frame_queue_destroy(ports->to_cpu);

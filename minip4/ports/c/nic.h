@@ -14,6 +14,7 @@ enum { NIC_BATCH = 64 }; /* maximum frames sent by one call */
 struct nic {
     int fd;
     struct trains *trains; /* NULL if the nic sends no trains */
+    struct memory_link *memory; /* NULL if there is no memory link */
     uint8_t *ring;
     unsigned ring_size, slots; /* ring size in bytes, and its capacity in frames */
     unsigned slot;

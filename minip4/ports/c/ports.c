@@ -200,7 +200,15 @@ static void wait_until(struct ports *ports, uint64_t time_ns)
         .tv_sec = (time_t)(left_ns / SECOND_NS),
         .tv_nsec = (long)(left_ns % SECOND_NS),
     };
-    ppoll(ports->polled, ports->count + 2, time_ns == UINT64_MAX ? NULL : &timeout, NULL);
+    bool sleeps = true;
+    for (unsigned i = 0; i < ports->memory_links; i++)
+        sleeps &= memory_link_sleep(ports->memory[i]);
+    if (!sleeps)
+        timeout = (struct timespec){0};
+    ppoll(ports->polled, ports->count + 2 + ports->memory_links,
+          sleeps && time_ns == UINT64_MAX ? NULL : &timeout, NULL);
+    for (unsigned i = 0; i < ports->memory_links; i++)
+        memory_link_awake(ports->memory[i]);
     wall_clock_read(&ports->wall);
     eventfd_t events;
     if (ports->polled[ports->count].revents)
@@ -259,6 +267,9 @@ int ports_start(struct ports *ports)
     int cpu_fd = ports->from_cpu ? frame_queue_fd(ports->from_cpu) : -1;
     ports->polled[ports->count] = (struct pollfd){.fd = ports->wake_fd, .events = POLLIN};
     ports->polled[ports->count + 1] = (struct pollfd){.fd = cpu_fd, .events = POLLIN};
+    for (unsigned i = 0; i < ports->memory_links; i++)
+        ports->polled[ports->count + 2 + i] =
+            (struct pollfd){.fd = memory_link_fd(ports->memory[i]), .events = POLLIN};
     ports->flushed_ns = clock_ns(CLOCK_MONOTONIC);
 
     /* the main thread handles all signals except those of a crash of this thread */

@@ -23,6 +23,8 @@ struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_p
 /* All of the following functions return 0, or -1 with errno set. Functions up to ports_start() must
  * be called before the driver runs. */
 int ports_add(struct ports *ports, uint16_t port, const char *interface);
+/* Connect a port to the switch at the other end of its link by a memory link (memory_link.h). */
+int ports_add_memory_link(struct ports *ports, uint16_t port, const char *path, unsigned end);
 /* Capture all frames of the ports in folder/<interface>_{in,out}.pcap, at most `snaplen` bytes per
  * frame. */
 int ports_capture(struct ports *ports, const char *folder, uint32_t snaplen);

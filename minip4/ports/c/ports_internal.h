@@ -29,8 +29,10 @@ struct ports {
     struct packet_pool *pool;
     struct port *port[ENGINE_MAX_PORTS]; /* index: port number; NULL if there is no such port */
     uint16_t numbers[ENGINE_MAX_PORTS];
-    /* the ports in order of numbers, then two event descriptors */
-    struct pollfd polled[ENGINE_MAX_PORTS + 2];
+    /* the ports in order of numbers, then two event descriptors, then memory links */
+    struct pollfd polled[2 * ENGINE_MAX_PORTS + 2];
+    struct memory_link *memory[ENGINE_MAX_PORTS]; /* in the order of their descriptors */
+    unsigned memory_links;
     unsigned count, expected; /* current and final number of ports */
     uint16_t cpu_port;
     struct frame_queue *to_cpu, *from_cpu;

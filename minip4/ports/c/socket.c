@@ -102,11 +102,22 @@ struct nic *nic_open(const char *interface, unsigned nics)
 void nic_close(struct nic *nic)
 {
     trains_close(nic->trains);
+    memory_link_close(nic->memory);
     if (nic->ring != MAP_FAILED)
         munmap(nic->ring, nic->ring_size);
     if (nic->fd >= 0)
         close(nic->fd);
     free(nic);
+}
+
+void nic_set_memory_link(struct nic *nic, struct memory_link *link)
+{
+    nic->memory = link;
+}
+
+struct memory_link *nic_memory_link(const struct nic *nic)
+{
+    return nic->memory;
 }
 
 int nic_fd(const struct nic *nic)
@@ -129,7 +140,7 @@ unsigned nic_unread(const struct nic *nic)
     unsigned count = 0;
     while (count < nic->slots && slot_is_full(slot_header(nic, (nic->slot + count) % nic->slots)))
         count++;
-    return count;
+    return count + (nic->memory ? memory_link_unread(nic->memory) : 0);
 }
 
 const char *nic_name(const struct nic *nic)
@@ -161,6 +172,8 @@ struct nic *nic_reopen(struct nic *old, unsigned nics)
         return old;
     }
     nic->counters = *nic_counters(old);
+    nic->memory = old->memory;
+    old->memory = NULL;
     nic->sending = old->sending;
     nic->sent = old->sent;
     nic->reported_checksum = old->reported_checksum;
@@ -283,7 +296,7 @@ static void fetch_slot(const struct nic *nic, unsigned slot)
         __builtin_prefetch(start + at);
 }
 
-bool nic_peek(const struct nic *nic, uint64_t *stamp_ns)
+static bool peek_slot(const struct nic *nic, uint64_t *stamp_ns)
 {
     const struct tpacket2_hdr *header = slot_header(nic, nic->slot);
     bool is_full = slot_is_full(header);
@@ -291,8 +304,43 @@ bool nic_peek(const struct nic *nic, uint64_t *stamp_ns)
     return is_full;
 }
 
+bool nic_peek(const struct nic *nic, uint64_t *stamp_ns)
+{
+    uint64_t memory_ns;
+    bool is_queued = peek_slot(nic, stamp_ns);
+    if (!nic->memory || !memory_link_peek(nic->memory, &memory_ns))
+        return is_queued;
+    *stamp_ns = memory_ns < *stamp_ns ? memory_ns : *stamp_ns;
+    return true;
+}
+
+/* Receive a frame from the memory link, if it has one that arrived before those in the slots. */
+static struct packet *receive_from_memory(struct nic *nic, struct packet_pool *pool)
+{
+    uint64_t slot_ns, memory_ns;
+    while (memory_link_peek(nic->memory, &memory_ns)) {
+        if (peek_slot(nic, &slot_ns) && slot_ns < memory_ns)
+            return NULL;
+        struct packet *packet = packet_take(pool);
+        if (!packet) {
+            memory_link_discard(nic->memory);
+            nic->counters.receive_memory_drops++;
+            continue;
+        }
+        packet->length = memory_link_receive(nic->memory, packet->data);
+        packet->time_ns = memory_ns;
+        nic->counters.received_packets++;
+        nic->counters.received_bytes += packet->length;
+        return packet;
+    }
+    return NULL;
+}
+
 struct packet *nic_receive(struct nic *nic, struct packet_pool *pool)
 {
+    struct packet *received = nic->memory ? receive_from_memory(nic, pool) : NULL;
+    if (received)
+        return received;
     for (;;) {
         struct tpacket2_hdr *header = slot_header(nic, nic->slot);
         if (!slot_is_full(header))

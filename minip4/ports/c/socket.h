@@ -1,4 +1,5 @@
-/* A nic: one network interface, accessed through a packet socket. Not thread-safe. */
+/* A nic: one network interface, accessed through a packet socket. Frames from and to another switch
+ * may take a memory link instead. Not thread-safe. */
 #ifndef MINIP4_PORTS_SOCKET_H
 #define MINIP4_PORTS_SOCKET_H
 
@@ -6,6 +7,7 @@
 #include <stddef.h>
 
 #include "capture.h"
+#include "memory_link.h"
 #include "packet.h"
 
 struct nic_counters {
@@ -31,6 +33,11 @@ struct nic *nic_open(const char *interface, unsigned nics);
  * old nic stays, and the failure is reported. */
 struct nic *nic_reopen(struct nic *old, unsigned nics);
 void nic_close(struct nic *nic);
+
+/* Send frames through a memory link, and receive frames from it, too. The nic then owns the link. */
+void nic_set_memory_link(struct nic *nic, struct memory_link *link);
+/* Return the memory link, or NULL. */
+struct memory_link *nic_memory_link(const struct nic *nic);
 
 /* Capture transmitted frames with the times at which the call that sent them began and ended. */
 void nic_capture(struct nic *nic, struct capture *sending, struct capture *sent);

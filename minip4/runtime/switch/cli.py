@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from minip4.runtime.switch import port_options
-from minip4.runtime.switch.options import Interface, SwitchOptions
+from minip4.runtime.switch.options import Interface, MemoryLink, SwitchOptions
 from minip4.runtime.switch.port_options import (
     LINK_KEYS,
     MAX_PRIORITIES,
@@ -26,6 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-i", "--interface", type=_interface, action="append", default=[], dest="interfaces",
         metavar="PORT@INTERFACE",
         help="bind a port to a network interface (repeatable)")  # fmt: skip
+    add("--memory-link", type=_memory_link, action="append", default=[], dest="memory_links",
+        metavar="PORT:FILE,END",
+        help="exchange frames with the switch at the other end of the link through FILE, a file in "
+        "memory; END is 0 at one switch and 1 at the other (repeatable)")  # fmt: skip
     add("--device-id", type=_natural, default=1, metavar="N",
         help="P4Runtime device id (default: 1)")  # fmt: skip
     add("--grpc-server-addr", type=_address, default="127.0.0.1:9559", metavar="HOST:PORT",
@@ -122,3 +126,10 @@ def _interface(text: str) -> Interface:
     if not at or not name:
         raise argparse.ArgumentTypeError(f"{text!r}: expected PORT@INTERFACE, such as 1@veth1")
     return Interface(port_number(port), name)
+
+
+def _memory_link(text: str) -> MemoryLink:
+    found = re.fullmatch(r"([^:]+):(.+),([01])", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected PORT:FILE,END with END 0 or 1")
+    return MemoryLink(port_number(found[1]), Path(found[2]), int(found[3]))

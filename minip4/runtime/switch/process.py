@@ -91,6 +91,7 @@ class _Switch:
         self._driver = Driver(
             self._engine,
             {interface.port: interface.name for interface in options.interfaces},
+            memory_links={link.port: (link.path, link.end) for link in options.memory_links},
             cpu_port=controller_port,
             capture_folder=options.pcap,
             loss_folder=options.drop_log,

@@ -83,6 +83,7 @@ class MininetBackend:
             stamp_log=settings.stamp_log,
             options=dict(settings.switch_options),
             device_ids=settings.device_ids,
+            memory=_memory_folder(settings, exit_stack),
         )
         for program in {*settings.programs.values()}:
             # compile the program once, before the switches start
@@ -286,6 +287,20 @@ def check_interfaces(topo: Topo, target: str) -> None:
                     f"node {node}: its interface name {name} exceeds {MAX_INTERFACE} characters; "
                     "use a shorter node name"
                 )
+
+
+def _memory_folder(settings: Settings, exit_stack: contextlib.ExitStack) -> Path | None:
+    """Mount a folder in memory for memory links; it ends with the run's mount namespace.
+
+    Returns None if all frames between switches pass interfaces.
+    """
+    if settings.wires == "veth" or settings.target == "bmv2":
+        return None
+    folder = settings.folder / "memory"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "telemark", folder], check=True)
+    exit_stack.callback(subprocess.run, ["umount", "--lazy", folder], check=True)
+    return folder
 
 
 def _switch_maker(

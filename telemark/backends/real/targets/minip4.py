@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mininet.link import Intf
 from mininet.node import Switch
 
 from minip4.runtime.switch.control import call
@@ -38,6 +39,7 @@ class SwitchSettings:
     stamp_log: bool
     options: dict[str, Sequence[str]]  # map from switch to further options of `minip4 switch`
     device_ids: Mapping[str, int]  # by switch
+    memory: Path | None = None  # folder for memory links between switches; None: use interfaces
 
 
 class Minip4Switch(Shell, Switch):
@@ -172,7 +174,16 @@ class Minip4Switch(Shell, Switch):
                 command += ["-i", f"{port}@{interface.name}"]
                 seed = derive_seed(settings.seed, interface.name)
                 command += links.link_option(port, interface.params, seed)
+                command += self._memory_link(port, interface)
         return command
+
+    def _memory_link(self, port: int, interface: Intf) -> list[str]:
+        """Return the option for a memory link; none if the neighbour is not a minip4 switch."""
+        ends = [interface.link.intf1, interface.link.intf2]
+        if self._settings.memory is None or any(type(end.node) is not Minip4Switch for end in ends):
+            return []
+        path = self._settings.memory / f"{ends[0].name}-{ends[1].name}"
+        return ["--memory-link", f"{port}:{path},{ends.index(interface)}"]
 
     def _program_options(self) -> list[str]:
         """Return the arguments for the P4 program and P4Runtime."""

@@ -1,0 +1,258 @@
+/* Rings in shared memory. A position counts all bytes since the creation of the ring; its remainder
+ * is the offset in the data. A record never wraps around: if it does not fit before the end of the
+ * data, a record without a frame fills the rest. */
+#define _GNU_SOURCE
+#include "memory_link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "packet.h"
+
+enum {
+    CACHE_LINE = 64,
+    /* 2,700 frames of 1,500 bytes, or 32,000 frames of 64 bytes */
+    RING_SIZE = 4 * 1024 * 1024,
+    /* An empty ring starts again at offset 0 after this many bytes, so that a link with little
+     * traffic only uses memory that is in the cache. */
+    RESTART = 64 * 1024,
+    PATH_SIZE = 512
+};
+
+#define FILLER UINT32_MAX /* length of a record without a frame */
+
+struct record {
+    uint32_t length; /* of the frame that follows, or FILLER */
+    uint32_t next;   /* bytes from here to the next record */
+    uint64_t stamp_ns;
+};
+
+struct ring {
+    /* written by the sender; by the receiver; by both */
+    _Alignas(CACHE_LINE) atomic_uint_fast64_t head;
+    _Alignas(CACHE_LINE) atomic_uint_fast64_t tail;
+    _Alignas(CACHE_LINE) atomic_uint asleep;
+    _Alignas(CACHE_LINE) uint8_t data[RING_SIZE];
+};
+
+struct shared {
+    atomic_int process[2]; /* process at each end; 0: none */
+    struct ring ring[2];   /* index: end of the sender */
+};
+
+struct memory_link {
+    struct shared *shared;
+    struct ring *in, *out;
+    uint64_t tail, head; /* own positions: of `in` and of `out` */
+    uint64_t known_tail; /* earlier value of out->tail */
+    unsigned end;
+    int wake_fd, peer_fd; /* named pipes */
+};
+
+static struct record *record_at(struct ring *ring, uint64_t position)
+{
+    return (struct record *)(ring->data + position % RING_SIZE);
+}
+
+/* Open the named pipe that wakes an end. Opening it for reading and writing never blocks. */
+static int open_pipe(const char *path, unsigned end)
+{
+    char name[PATH_SIZE];
+    if (snprintf(name, sizeof name, "%s.%u", path, end) >= (int)sizeof name) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    if (mkfifo(name, 0600) && errno != EEXIST)
+        return -1;
+    return open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+}
+
+static struct shared *map(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return MAP_FAILED;
+    struct shared *shared = MAP_FAILED;
+    if (!ftruncate(fd, sizeof *shared)) /* the file is sparse; a new one has only zeros */
+        shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int error = errno;
+    close(fd);
+    errno = error;
+    return shared;
+}
+
+struct memory_link *memory_link_open(const char *path, unsigned end)
+{
+    struct memory_link *link = calloc(1, sizeof *link);
+    if (!link)
+        return NULL;
+    link->end = end;
+    link->shared = map(path);
+    link->wake_fd = open_pipe(path, end);
+    link->peer_fd = open_pipe(path, !end);
+    if (link->shared == MAP_FAILED || link->wake_fd < 0 || link->peer_fd < 0) {
+        int error = errno;
+        memory_link_close(link);
+        errno = error;
+        return NULL;
+    }
+    link->in = &link->shared->ring[!end];
+    link->out = &link->shared->ring[end];
+    link->head = atomic_load(&link->out->head);
+    link->known_tail = atomic_load(&link->out->tail);
+    link->tail = atomic_load(&link->in->head);
+    atomic_store(&link->in->tail, link->tail);
+    atomic_store(&link->in->asleep, 0);
+    atomic_store(&link->shared->process[end], (int)getpid());
+    return link;
+}
+
+void memory_link_close(struct memory_link *link)
+{
+    if (!link)
+        return;
+    if (link->shared != MAP_FAILED) {
+        atomic_store(&link->shared->process[link->end], 0);
+        munmap(link->shared, sizeof *link->shared);
+    }
+    if (link->wake_fd >= 0)
+        close(link->wake_fd);
+    if (link->peer_fd >= 0)
+        close(link->peer_fd);
+    free(link);
+}
+
+/* Receiving */
+
+/* Return the next record with a frame, or NULL. A position behind fillers counts as the same. */
+static const struct record *next_frame(const struct memory_link *link, uint64_t *position)
+{
+    uint64_t head = atomic_load_explicit(&link->in->head, memory_order_acquire);
+    while (*position != head) {
+        const struct record *record = record_at(link->in, *position);
+        if (record->length != FILLER)
+            return record;
+        *position += record->next;
+    }
+    return NULL;
+}
+
+bool memory_link_peek(const struct memory_link *link, uint64_t *stamp_ns)
+{
+    uint64_t position = link->tail;
+    const struct record *record = next_frame(link, &position);
+    *stamp_ns = record ? record->stamp_ns : UINT64_MAX;
+    return record;
+}
+
+uint32_t memory_link_receive(struct memory_link *link, uint8_t *room)
+{
+    const struct record *record = next_frame(link, &link->tail);
+    uint32_t length = record->length;
+    memcpy(room, record + 1, length);
+    memory_link_discard(link);
+    return length;
+}
+
+void memory_link_discard(struct memory_link *link)
+{
+    link->tail += next_frame(link, &link->tail)->next;
+    atomic_store_explicit(&link->in->tail, link->tail, memory_order_release);
+}
+
+unsigned memory_link_unread(const struct memory_link *link)
+{
+    unsigned count = 0;
+    const struct record *record;
+    for (uint64_t at = link->tail; (record = next_frame(link, &at)); at += record->next)
+        count++;
+    return count;
+}
+
+/* Sending */
+
+/* Return whether a process is at the other end. A killed process leaves its number. */
+static bool has_peer(const struct memory_link *link)
+{
+    int peer = atomic_load_explicit(&link->shared->process[!link->end], memory_order_relaxed);
+    return peer && !(kill(peer, 0) && errno == ESRCH);
+}
+
+/* Return whether `size` bytes are free. */
+static bool has_room(struct memory_link *link, uint64_t size)
+{
+    if (link->head + size - link->known_tail > RING_SIZE)
+        link->known_tail = atomic_load_explicit(&link->out->tail, memory_order_acquire);
+    return link->head + size - link->known_tail <= RING_SIZE;
+}
+
+/* Return the size of the filler before a record of this size, or 0. */
+static uint64_t filler(struct memory_link *link, uint64_t size)
+{
+    uint64_t offset = link->head % RING_SIZE, rest = RING_SIZE - offset;
+    if (rest < size)
+        return rest;
+    if (offset < RESTART)
+        return 0;
+    link->known_tail = atomic_load_explicit(&link->out->tail, memory_order_acquire);
+    return link->known_tail == link->head ? rest : 0;
+}
+
+bool memory_link_send(struct memory_link *link, const uint8_t *frame, uint32_t length,
+                      uint64_t stamp_ns)
+{
+    uint64_t size = (sizeof(struct record) + length + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+    uint64_t skipped = filler(link, size);
+    if (!has_room(link, skipped + size))
+        return !has_peer(link);
+    if (skipped)
+        *record_at(link->out, link->head) = (struct record){FILLER, (uint32_t)skipped, 0};
+    struct record *record = record_at(link->out, link->head + skipped);
+    *record = (struct record){length, (uint32_t)size, stamp_ns};
+    memcpy(record + 1, frame, length);
+    link->head += skipped + size;
+    atomic_store_explicit(&link->out->head, link->head, memory_order_release);
+    return true;
+}
+
+/* The sender stores the head and then reads `asleep`. The receiver stores `asleep` and then reads
+ * the head. The fences ensure that at least one of them sees the value of the other. */
+
+void memory_link_wake(struct memory_link *link)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&link->out->asleep, memory_order_relaxed) &&
+        atomic_exchange(&link->out->asleep, 0)) {
+        ssize_t written = write(link->peer_fd, "", 1); /* a full pipe also wakes the reader */
+        (void)written;
+    }
+}
+
+int memory_link_fd(const struct memory_link *link)
+{
+    return link->wake_fd;
+}
+
+bool memory_link_sleep(struct memory_link *link)
+{
+    uint64_t stamp_ns;
+    atomic_store_explicit(&link->in->asleep, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    return !memory_link_peek(link, &stamp_ns);
+}
+
+void memory_link_awake(struct memory_link *link)
+{
+    char bytes[16];
+    if (!atomic_exchange(&link->in->asleep, 0)) /* the other end has written a byte */
+        while (read(link->wake_fd, bytes, sizeof bytes) > 0)
+            ;
+}
