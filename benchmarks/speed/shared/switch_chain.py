@@ -106,17 +106,19 @@ class Chain:
 
     def __init__(
         self, kind: str, count: int, core: int, processes: Processes, paths: dict[str, str],
-        *, program: str = ROUTER, options: Sequence[str] = (),
+        *, program: str = ROUTER, options: Sequence[str] = (), memory: Path | None = None,
     ) -> None:  # fmt: skip
         """Start the switches.
 
         A switch with one packet thread is pinned to `core`. `paths` maps the name of a bmv2 switch
         to its path. `program` is the name (without suffix) of a JSON file in the folder of the
-        processes. `options` are further options of minip4.
+        processes. `options` are further options of minip4. `memory` is a folder for memory links
+        between the switches; without it, they use interfaces.
         """
         self.kind, self.processes = kind, processes
         self._program = str(processes.folder / f"{program}.json")
         self._options = options
+        self._memory = memory
         self.switches: list[subprocess.Popen[str]] = []
         self._paths = paths
         ends = ["g", *(f"{side}{i}" for i in range(count) for side in "ab"), "t"]
@@ -146,7 +148,7 @@ class Chain:
         if self.kind == MINIP4:
             address = ["--grpc-server-addr", "127.0.0.1:0", "--counters", "/dev/null"]
             switch = start([sys.executable, "-m", "minip4.cli", "switch", self._program, *bind,
-                            *address, *self._options])  # fmt: skip
+                            *address, *self._memory_links(number), *self._options])  # fmt: skip
             pin_threads(switch.pid, core)
         else:  # bmv2 is not pinned, because it has several threads
             thrift_port, grpc_port = 20000 + number, 21000 + number
@@ -158,6 +160,16 @@ class Chain:
             switch = self.processes.start([self._paths[self.kind], self._program, *bind, *options])
             await_true(lambda: _listens(port), f"{self.kind} to start")
         self.switches.append(switch)
+
+    def _memory_links(self, number: int) -> list[str]:
+        """Return the options for the memory links of a switch to its neighbours in the chain."""
+        links = []
+        if self._memory is not None:
+            if number > 0:
+                links += ["--memory-link", f"1:{self._memory}/{number - 1},1"]
+            if number < len(self._pairs) - 2:
+                links += ["--memory-link", f"2:{self._memory}/{number},0"]
+        return links
 
     def generate(self, pace: int, seconds: float, train: int) -> subprocess.Popen[str]:
         """Start the generator; `pace` is in packets/s, 0 for the maximum rate."""

@@ -19,11 +19,7 @@
 
 enum {
     CACHE_LINE = 64,
-    /* 2,700 frames of 1,500 bytes, or 32,000 frames of 64 bytes */
-    RING_SIZE = 4 * 1024 * 1024,
-    /* An empty ring starts again at offset 0 after this many bytes, so that a link with little
-     * traffic only uses memory that is in the cache. */
-    RESTART = 64 * 1024,
+    RING_SIZE = 2 * 1024 * 1024, /* 1,300 frames of 1,500 bytes, or 16,000 frames of 64 bytes */
     PATH_SIZE = 512
 };
 
@@ -164,7 +160,8 @@ uint32_t memory_link_receive(struct memory_link *link, uint8_t *room)
 
 void memory_link_discard(struct memory_link *link)
 {
-    link->tail += next_frame(link, &link->tail)->next;
+    const struct record *record = next_frame(link, &link->tail);
+    link->tail += record->next;
     atomic_store_explicit(&link->in->tail, link->tail, memory_order_release);
 }
 
@@ -194,23 +191,11 @@ static bool has_room(struct memory_link *link, uint64_t size)
     return link->head + size - link->known_tail <= RING_SIZE;
 }
 
-/* Return the size of the filler before a record of this size, or 0. */
-static uint64_t filler(struct memory_link *link, uint64_t size)
-{
-    uint64_t offset = link->head % RING_SIZE, rest = RING_SIZE - offset;
-    if (rest < size)
-        return rest;
-    if (offset < RESTART)
-        return 0;
-    link->known_tail = atomic_load_explicit(&link->out->tail, memory_order_acquire);
-    return link->known_tail == link->head ? rest : 0;
-}
-
 bool memory_link_send(struct memory_link *link, const uint8_t *frame, uint32_t length,
                       uint64_t stamp_ns)
 {
     uint64_t size = (sizeof(struct record) + length + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
-    uint64_t skipped = filler(link, size);
+    uint64_t rest = RING_SIZE - link->head % RING_SIZE, skipped = rest < size ? rest : 0;
     if (!has_room(link, skipped + size))
         return !has_peer(link);
     if (skipped)
