@@ -1,5 +1,6 @@
-/* Two threads exchange frames over a memory link, and sleep whenever they have nothing to do. Each
- * frame's content follows from its number. Prints nothing if all frames arrive in order. */
+/* Two threads exchange frames over a memory link, and sleep whenever they have nothing to do. With
+ * the argument "turns", each thread sends a frame only after it has received one. Each frame's
+ * content follows from its number. Prints nothing if all frames arrive in order. */
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
@@ -14,6 +15,7 @@ enum { FRAMES = 30000, PATIENCE_MS = 60000 };
 
 static const char *path;
 static pthread_barrier_t both; /* waits until both ends are open */
+static uint32_t ahead[2] = {FRAMES, FRAMES}; /* how many more frames than received an end sends */
 
 static uint32_t length_of(uint32_t number)
 {
@@ -38,16 +40,19 @@ static void check(const uint8_t *frame, uint32_t length, uint64_t stamp_ns, uint
 /* Send FRAMES frames, and receive as many from the other end. */
 static void *exchange(void *user)
 {
-    struct memory_link *link = memory_link_open(path, *(const unsigned *)user);
+    const unsigned end = *(const unsigned *)user;
+    struct memory_link *link = memory_link_open(path, end);
     static _Thread_local uint8_t frame[PACKET_MAX_FRAME], room[PACKET_MAX_FRAME];
     uint32_t sent = 0, received = 0;
     uint64_t stamp_ns;
+    unsigned seed = end;
     if (!link)
         fail("cannot open the link", 0);
     pthread_barrier_wait(&both);
     while (sent < FRAMES || received < FRAMES) {
         bool has_worked = false;
-        for (unsigned batch = 0; sent < FRAMES && batch < 64; batch++) {
+        for (unsigned batch = 0; sent < FRAMES && sent < received + ahead[end] && batch < 64;
+             batch++) {
             uint32_t length = length_of(sent);
             for (uint32_t i = 0; i < length; i += 97)
                 frame[i] = (uint8_t)(sent + i);
@@ -62,8 +67,11 @@ static void *exchange(void *user)
             check(room, length, stamp_ns, received++);
             has_worked = true;
         }
-        if (has_worked || sent < FRAMES)
+        if (has_worked || (sent < FRAMES && sent < received + ahead[end]))
             continue;
+        /* The other end may send at each moment of the way to sleep. */
+        for (volatile unsigned pause = rand_r(&seed) % 1000; pause; pause--)
+            ;
         struct pollfd polled = {.fd = memory_link_fd(link), .events = POLLIN};
         if (memory_link_sleep(link) && received < FRAMES && !poll(&polled, 1, PATIENCE_MS))
             fail("not woken", received);
@@ -77,9 +85,13 @@ int main(int count, char **arguments)
     static unsigned ends[] = {0, 1};
     pthread_t threads[2];
     void *links[2];
-    if (count != 2)
+    if (count != 3)
         return 2;
     path = arguments[1];
+    if (!strcmp(arguments[2], "turns")) {
+        ahead[0] = 1;
+        ahead[1] = 0;
+    }
     pthread_barrier_init(&both, NULL, 2);
     for (unsigned end = 0; end < 2; end++)
         pthread_create(&threads[end], NULL, exchange, &ends[end]);

@@ -167,13 +167,14 @@ def test_arrival_times_are_those_of_sending(near: Driver, link: Path, tmp_path: 
     assert arrived[0][0] < arrived[1][0] < left[0][0]
 
 
-def test_two_threads_that_sleep_and_wake_each_other_lose_no_frame(link: Path) -> None:
+@pytest.mark.parametrize("mode", ["stream", "turns"])
+def test_two_threads_that_sleep_and_wake_each_other_lose_no_frame(mode: str, link: Path) -> None:
     stress = program([Path(__file__).parent / "memory_link_stress.c",
                       ports.C_FOLDER / "memory_link.c"], include=INCLUDE)  # fmt: skip
-    done = subprocess.run([stress, link], capture_output=True, text=True, check=False)
+    done = subprocess.run([stress, link, mode], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_link_that_cannot_be_opened_is_reported(namespace: None, tmp_path: Path) -> None:
-    with pytest.raises(DriverError, match="memory link of port 2 in .*missing.*No such file"):
+    with pytest.raises(DriverError, match=r"memory link of port 2 in .*missing.*No such file"):
         Driver(Forwarder(), {1: "s1", 2: "m1"}, memory_links={2: (tmp_path / "missing" / "x", 0)})
