@@ -31,6 +31,7 @@ from telemark.backends.real.flow_processes import build_program
 from telemark.backends.real.isolation import DISABLE_IPV6
 from telemark.backends.real.mininet_cli import end_command, run_cli
 from telemark.backends.real.shell import Shell
+from telemark.backends.real.switch_starter import SwitchStarter
 from telemark.backends.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings
 from telemark.backends.real.traffic import FrameSender, ProcessTrafficDriver
@@ -74,6 +75,8 @@ class MininetBackend:
                 f"host {unlinked[0]}: has no link; in real time, each host needs a link"
             )
         check_interfaces(settings.topo, settings.target)
+        starter = SwitchStarter()  # imports its modules while programs are compiled
+        exit_stack.callback(starter.close)
         switch_settings = SwitchSettings(
             programs=settings.programs,
             folder=settings.folder,
@@ -83,6 +86,7 @@ class MininetBackend:
             stamp_log=settings.stamp_log,
             options=dict(settings.switch_options),
             device_ids=settings.device_ids,
+            starter=starter,
             memory=_memory_folder(settings, exit_stack),
         )
         for program in {*settings.programs.values()}:
@@ -299,7 +303,7 @@ def _memory_folder(settings: Settings, exit_stack: contextlib.ExitStack) -> Path
     folder = settings.folder / "memory"
     folder.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "telemark", folder], check=True)
-    exit_stack.callback(subprocess.run, ["umount", "--lazy", folder], check=True)
+    exit_stack.callback(lambda: subprocess.run(["umount", "--lazy", folder], check=True))
     return folder
 
 

@@ -5,10 +5,12 @@ import os
 import subprocess
 import time
 from pathlib import Path
-from typing import AnyStr
+from typing import Any, Protocol, TypeVar
 
 from telemark.errors import TestbedError
 
+Output = TypeVar("Output")
+Output_co = TypeVar("Output_co", covariant=True)
 HIGHEST_PRIORITY = -20  # nice value, see nice(2)
 
 
@@ -26,7 +28,15 @@ def raise_priority(pid: int) -> None:
         autogroup.write_text(str(HIGHEST_PRIORITY))
 
 
-def wait_for_output(process: "subprocess.Popen[AnyStr]", timeout_s: float, name: str) -> AnyStr:
+class Process(Protocol[Output_co]):
+    """Process with an output, such as subprocess.Popen."""
+
+    pid: int
+
+    def communicate(self, *, timeout: float | None) -> tuple[Output_co, Any]: ...
+
+
+def wait_for_output(process: Process[Output], timeout_s: float, name: str) -> Output:
     """Wait until a process exits; return its output.
 
     A loaded machine must cause no false timeout. Therefore, the timeout excludes time in which the

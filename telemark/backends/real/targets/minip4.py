@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from telemark.backends.backend import derive_seed
 from telemark.backends.real.bmv2_thrift.client import Thrift
 from telemark.backends.real.scheduling import raise_priority, wait_for_output
 from telemark.backends.real.shell import Shell
+from telemark.backends.real.switch_starter import SwitchProcess, SwitchStarter
 from telemark.errors import TestbedError
 from telemark.programs import Program
 from telemark.topology import links
@@ -39,6 +38,7 @@ class SwitchSettings:
     stamp_log: bool
     options: dict[str, Sequence[str]]  # map from switch to further options of `minip4 switch`
     device_ids: Mapping[str, int]  # by switch
+    starter: SwitchStarter
     memory: Path | None = None  # folder for memory links between switches; None: use interfaces
 
 
@@ -59,7 +59,7 @@ class Minip4Switch(Shell, Switch):
         self.device_id = settings.device_ids[name]
         super().__init__(name, **{**params, "dpid": f"{self.device_id:x}"})
         self._settings = settings
-        self._process: subprocess.Popen[str] | None = None
+        self._process: SwitchProcess | None = None
         # the topology may set the port of a switch
         port = params.get("grpc_port", GRPC_BASE_PORT + self.device_id)
         self.grpc_address = f"127.0.0.1:{port}"
@@ -71,11 +71,7 @@ class Minip4Switch(Shell, Switch):
 
     def start(self, _controllers: object) -> None:
         """Start the switch process."""
-        with self.log_path.open("w") as log:
-            self._process = subprocess.Popen(
-                self._command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
-                text=True, start_new_session=True,
-            )  # fmt: skip
+        self._process = self._settings.starter.start(self._arguments(), self.log_path)
         raise_priority(self._process.pid)
 
     def wait_ready(self) -> None:
@@ -84,7 +80,6 @@ class Minip4Switch(Shell, Switch):
         Raises TestbedError if the process has exited.
         """
         assert self._process is not None
-        assert self._process.stdout is not None
         # The loop ends even if the process exits, because its output ends then.
         if not any(line.startswith(READY) for line in self._process.stdout):
             raise self._ended(self._process.wait())
@@ -156,10 +151,11 @@ class Minip4Switch(Shell, Switch):
         lines = self.log_path.read_text().strip().splitlines()
         return lines[-1] if lines else "no output"
 
-    def _command(self) -> list[str]:
+    def _arguments(self) -> list[str]:
+        """Return the arguments of `minip4 switch`."""
         settings = self._settings
         command = [
-            sys.executable, "-m", "minip4.cli", "switch", *self._program_options(),
+            *self._program_options(),
             "--device-id", str(self.device_id), "--counters", str(self._counters_path),
             "--control", str(self.control_path),
             "--seed", str(derive_seed(settings.seed, self.name)),
