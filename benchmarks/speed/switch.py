@@ -36,6 +36,7 @@ from benchmarks.speed.shared.switch_chain import (
     tool,
 )
 from benchmarks.speed.shared.tcp import gbps
+from telemark.backends.real.isolation import memory_folder
 from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
@@ -52,7 +53,8 @@ CHAIN_PACES = {BMV2[0]: (25_000, 35_000, 50_000, 70_000), BMV2[1]: (25_000, 35_0
                MINIP4: (ANY_PACE, 250_000, 350_000, 450_000, 550_000)}  # fmt: skip
 LATENCY_PACE = 80_000
 SATURATED = "64 B, saturated"  # frames are sent in trains, as in real flows
-COMPARED = (SATURATED, "64 B, chain of three", "TCP, one stream")  # measures for all switches
+CHAIN, MEMORY_CHAIN = "64 B, chain of three", "64 B, chain of three over memory links"
+COMPARED = (SATURATED, CHAIN, "TCP, one stream")  # measures for all switches
 SINGLES = "64 B, saturated, no two in a row alike"
 LATENCY = "latency at 80 kpps"
 # with real-time priority, the latency includes no time of waiting for a core
@@ -127,7 +129,13 @@ class Benchmark:
         for kind in (MINIP4, *self.bmv2):
             show(f"64 B through three of {kind}")
             with self.chain(kind, 3, ANY_CORE) as chain:
-                add("64 B, chain of three", "kpps", kind, self._best(chain, CHAIN_PACES, TRAIN))
+                add(CHAIN, "kpps", kind, self._best(chain, CHAIN_PACES, TRAIN))
+        show("64 B through three of minip4 over memory links")
+        with (
+            memory_folder(self.run.folder) as memory,
+            self.chain(MINIP4, 3, ANY_CORE, memory) as chain,
+        ):
+            add(MEMORY_CHAIN, "kpps", MINIP4, self._best(chain, CHAIN_PACES, TRAIN))
         for kind in (NO_SWITCH, MINIP4, *self.bmv2):
             show(f"TCP through {kind}")
             with self.chain(kind, 0 if kind == NO_SWITCH else 1) as chain:
@@ -159,9 +167,11 @@ class Benchmark:
         )
 
     @contextmanager
-    def chain(self, kind: str, count: int, core: int = SWITCH_CORE) -> Iterator[Chain]:
+    def chain(
+        self, kind: str, count: int, core: int = SWITCH_CORE, memory: Path | None = None
+    ) -> Iterator[Chain]:
         with Processes(self.run.folder) as processes:
-            chain = Chain(kind, count, core, processes, self.bmv2)
+            chain = Chain(kind, count, core, processes, self.bmv2, memory=memory)
             try:
                 yield chain
             finally:
@@ -240,9 +250,11 @@ def checks(found: Found, bmv2: tuple[str, ...]) -> list[Check]:
     never_sleeps_us = found[f"{LATENCY}, p50", FORWARDER]
     at_least = [
         (f"{SATURATED}: times the plain forwarder", beside(SATURATED, FORWARDER), 0.6),
+        (f"{MEMORY_CHAIN}: times the same over veth pairs",
+         ratios(own(MEMORY_CHAIN), own(CHAIN)), 1.5),
         ("TCP: times no switch", beside("TCP, one stream", NO_SWITCH), 0.5),
         *((f"{measure}: times {peer}", beside(measure, peer), least) for peer in bmv2
-          for measure, least in (("64 B, chain of three", 8), ("TCP, one stream", 4))),
+          for measure, least in ((CHAIN, 8), ("TCP, one stream", 4))),
     ]  # fmt: skip
     at_most = [
         (f"{OWN_LATENCY}: p50, times the p50 of the plain forwarder, which never sleeps",

@@ -48,6 +48,7 @@ return Report(
         "lost_back": lost_back.sequence, "lost_back_by_hosts": back.lost_sequences,
         "delay_us": delay_us.min(), "port": net.port("s1", "s2"),
         "interface": net.interface("s2", "s1"), "lost_by_links": accounting.lost_by_links,
+        "kernel": net.interface_counters.get("s2-eth1", {}).get("received"),
     },
 )
 """
@@ -80,6 +81,26 @@ def test_books_balance_and_losses_are_known_by_name(
     other = measure(start_experiment, tmp_path / "c", *virtual, "2")
     assert again["lost"] == metrics["lost"]  # the same seed loses the same frames
     assert other["lost"] != metrics["lost"]
+
+
+def test_both_kinds_of_wires_give_the_same_results(
+    start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    memory, veth = (
+        measure(start_experiment, tmp_path / wires, "--seed", "1", "--wires", wires)
+        for wires in ("memory", "veth")
+    )
+    assert memory["kernel"] == 0  # no frame between the switches passed the kernel
+    assert veth["kernel"] == 1000 - len(veth["lost"])
+    for name in ("lost", "lost_back", "lost_by_hosts", "lost_by_links"):
+        assert memory[name] == veth[name]
+
+
+def test_virtual_time_has_no_wires(start_experiment: StartExperiment) -> None:
+    process = start_experiment("pass", "--time", "virtual", "--wires", "veth", head=HEAD)
+    _output, errors = process.communicate()
+    assert process.returncode == 2
+    assert "--wires: no effect in virtual time" in errors
 
 
 @pytest.mark.parametrize(

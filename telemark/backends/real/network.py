@@ -28,7 +28,7 @@ from telemark.backends.backend import LinkEnd, Outcome, Settings
 from telemark.backends.real.applications import ApplicationProcess
 from telemark.backends.real.bmv2_thrift.client import ThriftCalls
 from telemark.backends.real.flow_processes import build_program
-from telemark.backends.real.isolation import DISABLE_IPV6
+from telemark.backends.real.isolation import DISABLE_IPV6, memory_folder
 from telemark.backends.real.mininet_cli import end_command, run_cli
 from telemark.backends.real.shell import Shell
 from telemark.backends.real.switch_starter import SwitchStarter
@@ -77,6 +77,9 @@ class MininetBackend:
         check_interfaces(settings.topo, settings.target)
         starter = SwitchStarter()  # imports its modules while programs are compiled
         exit_stack.callback(starter.close)
+        memory = None
+        if settings.wires == "memory" and settings.target == "minip4":
+            memory = exit_stack.enter_context(memory_folder(settings.folder))
         switch_settings = SwitchSettings(
             programs=settings.programs,
             folder=settings.folder,
@@ -87,7 +90,7 @@ class MininetBackend:
             options=dict(settings.switch_options),
             device_ids=settings.device_ids,
             starter=starter,
-            memory=_memory_folder(settings, exit_stack),
+            memory=memory,
         )
         for program in {*settings.programs.values()}:
             # compile the program once, before the switches start
@@ -291,20 +294,6 @@ def check_interfaces(topo: Topo, target: str) -> None:
                     f"node {node}: its interface name {name} exceeds {MAX_INTERFACE} characters; "
                     "use a shorter node name"
                 )
-
-
-def _memory_folder(settings: Settings, exit_stack: contextlib.ExitStack) -> Path | None:
-    """Mount a folder in memory for memory links; it ends with the run's mount namespace.
-
-    Returns None if all frames between switches pass interfaces.
-    """
-    if settings.wires == "veth" or settings.target == "bmv2":
-        return None
-    folder = settings.folder / "memory"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "telemark", folder], check=True)
-    exit_stack.callback(lambda: subprocess.run(["umount", "--lazy", folder], check=True))
-    return folder
 
 
 def _switch_maker(
