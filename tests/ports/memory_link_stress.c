@@ -75,7 +75,7 @@ static void *exchange(void *user)
         struct pollfd polled = {.fd = memory_link_fd(link), .events = POLLIN};
         if (memory_link_sleep(link) && received < FRAMES && !poll(&polled, 1, PATIENCE_MS))
             fail("not woken", received);
-        memory_link_awake(link);
+        memory_link_awake(link, polled.revents);
     }
     return link;
 }

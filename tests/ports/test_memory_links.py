@@ -5,6 +5,7 @@ h1 - s1 [near] m1 ~ m2 [far] s2 - h2: both engines forward between their two por
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,6 +140,17 @@ def test_a_switch_that_was_killed_does_not_block_the_link(near: Driver, link: Pa
             sender.send(frame(FRAME_SIZE))
         await_true(lambda: port_counters(near, 2)["transmitted_packets"] == FIT + 20)
     assert port_counters(near, 2)["transmit_kernel_drops"] == 0
+
+
+def test_a_late_byte_in_the_pipe_ends_one_sleep_only(far: Driver, link: Path) -> None:
+    with link.with_name("link.1").open("wb", buffering=0) as pipe:
+        pipe.write(b"x")
+    before_ns, before_s = far.counters()["cpu_ns"], time.monotonic()
+    assert isinstance(before_ns, int)
+    time.sleep(0.3)  # CPU time is measured over this interval
+    after_ns, took_s = far.counters()["cpu_ns"], time.monotonic() - before_s
+    assert isinstance(after_ns, int)
+    assert (after_ns - before_ns) / 1e9 < took_s / 10
 
 
 def test_frames_from_the_interface_also_arrive(far: Driver) -> None:

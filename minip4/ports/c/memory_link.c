@@ -234,10 +234,12 @@ bool memory_link_sleep(struct memory_link *link)
     return !memory_link_peek(link, &stamp_ns);
 }
 
-void memory_link_awake(struct memory_link *link)
+void memory_link_awake(struct memory_link *link, bool is_readable)
 {
-    char bytes[16];
-    if (!atomic_exchange(&link->in->asleep, 0)) /* the other end has written a byte */
-        while (read(link->wake_fd, bytes, sizeof bytes) > 0)
-            ;
+    char bytes[64];
+    atomic_store_explicit(&link->in->asleep, 0, memory_order_relaxed);
+    if (is_readable) { /* a byte that is written later ends the next sleep, which does no harm */
+        ssize_t length = read(link->wake_fd, bytes, sizeof bytes);
+        (void)length;
+    }
 }

@@ -31,11 +31,11 @@ bool memory_link_send(struct memory_link *link, const uint8_t *frame, uint32_t l
 /* Wake the reader if it sleeps; call this after the last frame of a batch. */
 void memory_link_wake(struct memory_link *link);
 
-/* Return a descriptor for ppoll(). It becomes readable when the other end wakes this one. Announce
- * that this end will sleep; this returns false if a frame has arrived. After the sleep, call
- * memory_link_awake(). */
+/* Return a descriptor for ppoll(). It becomes readable when the other end wakes this one. */
 int memory_link_fd(const struct memory_link *link);
+/* Announce that this end will sleep. Returns false if a frame has arrived. */
 bool memory_link_sleep(struct memory_link *link);
-void memory_link_awake(struct memory_link *link);
+/* End the sleep. `is_readable` says whether the descriptor is readable. */
+void memory_link_awake(struct memory_link *link, bool is_readable);
 
 #endif

@@ -208,7 +208,7 @@ static void wait_until(struct ports *ports, uint64_t time_ns)
     ppoll(ports->polled, ports->count + 2 + ports->memory_links,
           sleeps && time_ns == UINT64_MAX ? NULL : &timeout, NULL);
     for (unsigned i = 0; i < ports->memory_links; i++)
-        memory_link_awake(ports->memory[i]);
+        memory_link_awake(ports->memory[i], ports->polled[ports->count + 2 + i].revents);
     wall_clock_read(&ports->wall);
     eventfd_t events;
     if (ports->polled[ports->count].revents)
