@@ -111,12 +111,13 @@ def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
 def memory_folder(parent: Path) -> Iterator[Path]:
     """Mount a folder of files in memory; yield it. It also ends with the run's mount namespace."""
     folder = parent / "memory"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir()
     _system("mount", b"telemark", os.fsencode(folder), b"tmpfs", 0, None)
     try:
         yield folder
     finally:
         _system("umount2", os.fsencode(folder), MNT_DETACH)
+        folder.rmdir()
 
 
 def _system(call: str, *arguments: object) -> None:
