@@ -1,4 +1,4 @@
-"""Switch processes that are forked from one process; see minip4.runtime.switch.starter."""
+"""Switch processes that are forked from one process; see minip4.switch_starter."""
 
 import ctypes
 import json
@@ -79,7 +79,7 @@ class SwitchStarter:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         self._channel, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with end:
-            command = [sys.executable, "-m", "minip4.runtime.switch.starter", str(end.fileno())]
+            command = [sys.executable, "-m", "minip4.switch_starter", str(end.fileno())]
             self._process = subprocess.Popen(
                 command, pass_fds=[end.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
             )

@@ -1,6 +1,6 @@
 """Starts switch processes quickly: forks them from a process that has imported all modules.
 
-python -m minip4.runtime.switch.starter FD
+python -m minip4.switch_starter FD
 
 A switch needs 0.3 s of CPU time to import its modules. FD is a Unix socket (SOCK_SEQPACKET). Each
 message is a JSON list, the arguments of `minip4 switch`, with two descriptors: stdout and stderr of
