@@ -195,8 +195,11 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     machine = await machine_for(Workload(topo, watching, sent), NOISE_US, options, run)
     bounds = machine.bounds(HOPS * LINK_US)
     min_us = MIN_BLOCK_US if is_virtual else REAL_BLOCK_US[options.quick]
+    # The controller reads a block between two guard times (A + D). Blocks that suit twice the delay
+    # leave it at least the time D, which is long on bmv2, for many readout packets.
+    readable = replace(bounds, delay_us=2 * bounds.delay_us)
     options.block_us = options.block_us or max(
-        min_us, shortest_schedule([METHODS], bounds).block_us
+        min_us, shortest_schedule([METHODS], readable).block_us
     )
     cases = [Case(*each) for each in product(options.fabrics, options.flows, MONITORING)]
     settings = [
