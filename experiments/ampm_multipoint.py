@@ -69,6 +69,7 @@ from experiments.shared.ampm.multipoint import (
 )
 from experiments.shared.ampm.truth import Truth, read_truths
 from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.results import plots, statistics
 from telemark.results.report import Check, Report, table
@@ -97,6 +98,10 @@ HOPS = 4  # max number of links between switches on a path
 LINK_US = 2000  # max delay of a link, with jitter
 NOISE_US = 50_000  # max delay that a loaded machine may add in real time
 RESOLUTION_US = 1.0
+# Packets of all flows in the complete blocks. One of 64 is a delay sample, and 1 % or more are lost
+# in one of the clusters, so the checks of delays have values with a probability above 0.999.
+MIN_PACKETS = 640
+MAX_TOTAL_LOSS = 1e-9  # a flow that loses all packets with a higher probability may do so
 LINES: tuple[Any, ...] = ("-", "--")  # line style of each fabric
 UNREAD = "unread blocks (per switch)"  # check that can fail on a loaded machine
 
@@ -201,6 +206,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.block_us = options.block_us or max(
         min_us, shortest_schedule([METHODS], readable).block_us
     )
+    reject_few_packets(options)
     cases = [Case(*each) for each in product(options.fabrics, options.flows, MONITORING)]
     settings = [
         (case, options.seed + number, bounds, options)
@@ -224,6 +230,17 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         caption=caption(found, options),
         tables=[summary_table(found)],
     )
+
+
+def reject_few_packets(options: argparse.Namespace) -> None:
+    """Raise TestbedError if the checks of delays, in virtual time, may have nothing to test."""
+    packets = options.flows[0] * options.rate * options.blocks * options.block_us / 1e6
+    if options.time == "virtual" and packets < MIN_PACKETS:
+        raise TestbedError(
+            f"{packets:.0f} packets in {options.blocks} blocks of {options.block_us} us: expected "
+            f"at least {MIN_PACKETS} in virtual time, for samples of delays; use more flows, a "
+            "higher rate, or longer or more blocks"
+        )
 
 
 def watch_all(
@@ -311,7 +328,8 @@ def make_flows(
     return [
         Flow(number + 1, senders[number % len(senders)],
              receivers[(number + number // len(senders)) % len(receivers)],
-             options.rate, packets, pattern=Poisson())
+             options.rate, packets, pattern=Poisson(),
+             allow_total_loss=options.loss**packets > MAX_TOTAL_LOSS)
         for number in range(count)
     ]  # fmt: skip
 
