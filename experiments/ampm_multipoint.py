@@ -181,6 +181,11 @@ class Measurement:
     accounting: PacketAccounting
 
     @property
+    def known(self) -> int:
+        """Number of known loss values."""
+        return int(np.count_nonzero(self.measured != UNKNOWN))
+
+    @property
     def wrong(self) -> int:
         """Number of known loss values that differ from ground truth."""
         return int(np.count_nonzero((self.measured != self.truth) & (self.measured != UNKNOWN)))
@@ -450,7 +455,7 @@ def make_metrics(found: Sequence[Measurement]) -> dict[str, object]:
             "ends_of_links": runs[0].link_ends,
             "clusters_between_switches": sum(runs[0].between),
             "max_links_per_cluster": max(runs[0].links),
-            "loss_values": sum(m.measured.size for m in runs),
+            "loss_values": sum(m.known for m in runs),
             "wrong": sum(m.wrong for m in runs),
             **delay_metrics([m.delays for m in runs if m.delays is not None]),
         }
@@ -476,7 +481,7 @@ def summary_table(found: Sequence[Measurement]) -> Table:
         (
             case.fabric, case.flows, case.monitoring, runs[0].switches, runs[0].entries,
             runs[0].cells, float(np.mean([m.bytes_per_block for m in runs])),
-            max(runs[0].links), sum(m.measured.size for m in runs), sum(m.wrong for m in runs),
+            max(runs[0].links), sum(m.known for m in runs), sum(m.wrong for m in runs),
         )
         for case, runs in by_case(found).items()
     ]  # fmt: skip
@@ -544,7 +549,7 @@ def caption(found: Sequence[Measurement], options: argparse.Namespace) -> str:
         "Clusters need as many for all flows as for one. (b) Lost packets of all runs in each "
         f"cluster of links between switches, {fabric} with {options.flows[-1]} flows; the link "
         f"{a}-{b} loses {100 * options.loss:g} % of the packets, all other links "
-        f"{100 * LOSS:g} %. {sum(m.measured.size for m in found):,} loss values were measured, "
+        f"{100 * LOSS:g} %. {sum(m.known for m in found):,} loss values were measured, "
         f"one per cluster and block; {sum(m.wrong for m in found):,} of them were wrong."
     )
 

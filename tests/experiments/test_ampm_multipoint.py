@@ -93,6 +93,26 @@ def test_unknown_blocks_have_no_loss(separate: bool) -> None:
     assert np.all(losses[:, 1] == multipoint.UNKNOWN)
 
 
+@pytest.mark.parametrize(("block_b", "expected"), [
+    ((0, 0), [[0, 0], [multipoint.UNKNOWN, 0], [multipoint.UNKNOWN, 0]]),
+    ((0, 2), [[0, 0], [4, -2], [0, 0]]),
+])  # fmt: skip
+def test_a_flow_that_loses_all_packets_shows_no_path(
+    block_b: tuple[int, int], expected: list[list[int]]
+) -> None:
+    """Two blocks: a flow sends 4 and 0 packets to b or c. Packets at b show that it takes b."""
+    start = Point("a", "arrivals")
+    graph = {start: [A], A: [B, C], B: [], C: []}
+    links = [Cluster(frozenset({link})) for link in ((start, A), (A, B), (A, C))]
+    reports = [
+        BlockReport(block, {0: {start: PointRecord(block, sent), A: PointRecord(block, sent),
+                                B: PointRecord(block, at_b), C: PointRecord(block, 0)}}, [])
+        for block, sent, at_b in zip((4, 5), (4, 0), block_b, strict=True)
+    ]  # fmt: skip
+    plan = multipoint.Plan({FLOW: (["a"], [], [])}, links, separate=True)
+    assert multipoint.measured_losses(plan, graph, reports).tolist() == expected
+
+
 def test_a_plan_measures_only_at_its_points() -> None:
     plan = multipoint.Plan({FLOW: (["s1"], ["s4"], ["s2", "s3"])}, [])
     assert plan.measuring == {"s1", "s2", "s3", "s4"}
