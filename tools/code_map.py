@@ -147,7 +147,8 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
         "queues of a port": ["minip4/engine/c/queue_discipline.c"],
         "link": ["minip4/wire/c/link.c"],
         "transmit, in real time": ["minip4/ports/c/transmit.c"],
-        "transmit, in virtual time": ["minip4/simulator/c/flights.c", "minip4/simulator/c/host.c"],
+        "transmit, in virtual time": ["minip4/simulator/c/flights.c"],
+        "host, in virtual time": ["minip4/simulator/c/host.c"],
         "control": ["minip4/engine/c/control.c", "minip4/engine/c/settings.c"],
     },
     "TCP and congestion": {
@@ -172,6 +173,8 @@ def _summary(path: Path) -> str:
         found = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0]
     elif path.suffix == ".lua":
         found = text.partition("\n")[0].lstrip("- ")
+    elif text.startswith("//"):
+        found = text.partition("\n\n")[0].replace("//", "")
     else:
         comment = re.search(r"/\*(.*?)\*/", text, re.DOTALL)
         found = re.sub(r"^ \* ?", "", comment[1] if comment else "", flags=re.MULTILINE)
