@@ -81,9 +81,13 @@ class Switch:
             _params(role, flow, methods, dscp),
         )
 
-    def watch_all(self, role: str, methods: Method) -> None:
-        """Watch all IPv4 packets, also fragments, as flow 0."""
-        self._watch("watch_list", [Ternary(0, 0)] * 5, role, _params(role, 0, methods))
+    def watch_all(self, role: str, methods: Method, *, port_mask: int = 0) -> None:
+        """Watch all IPv4 packets, also fragments, as flow 0.
+
+        With a mask of both ports, watch only packets whose ports are 0 under this mask.
+        """
+        key = [*[Ternary(0, 0)] * 3, *[Ternary(0, port_mask)] * 2]
+        self._watch("watch_list", key, role, _params(role, 0, methods))
 
     def watch_ipv6(
         self, role: str, methods: Method, *, flow_mon_id: int, flow: int = 0,

@@ -105,9 +105,10 @@ def square(sizes: Sequence[int], bit: int = FIRST) -> list[int]:
 
 def test_time_between_spin_edges_is_an_rtt_after_the_first_edge() -> None:
     observer = Observer(Scheme.SDT)
-    for time_us, spin in [(10, 0), (20, 0), (100, 1), (110, 1), (130, 0), (190, 1), (191, 1)]:
+    times = [(10, 0), (20, 0), (100, 1), (110, 1), (130, 0), (190, 1), (191, 1), (230, 0)]
+    for time_us, spin in times:
         observer.send(made(SPIN * spin), time_us)
-    assert observer.read(Record.SPIN) == (2, 90, 30, 60)
+    assert observer.read(Record.SPIN) == (3, 130, 30, 60)
     assert observer.read(Record.SPIN, direction=TO_CLIENT) == (0, 0, 0, 0)
 
 
@@ -132,6 +133,8 @@ def test_delay_samples_in_opposite_directions_give_half_rtts() -> None:
     for time_us, direction in [(0, TO_SERVER), (12, TO_CLIENT), (30, TO_SERVER), (45, TO_CLIENT)]:
         observer.send(made(FIRST, 0, direction), time_us)
     assert observer.read(Record.HALF, direction=TO_CLIENT) == (2, 27, 12, 15)
+    assert observer.read(Record.HALF, direction=TO_SERVER) == (1, 18, 18, 18)
+    observer.send(made(FIRST, 0, TO_SERVER), 45 + LIMIT_US)
     assert observer.read(Record.HALF, direction=TO_SERVER) == (1, 18, 18, 18)
 
 
