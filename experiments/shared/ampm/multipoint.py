@@ -186,7 +186,7 @@ def _counted_path(
     A hash of the flow selects the next hops, so all packets take the same path. If no packet passed
     one of several next hops, the path ends, and the second value has the links to these hops.
     """
-    path = []
+    path: list[tuple[Point, Point]] = []
     while following := [p for p in graph[point] if p in counts]:
         after = max(following, key=lambda p: counts[p].sum())
         if len(following) > 1 and not counts[after].any():
