@@ -213,6 +213,14 @@ def test_random_square_waves_are_counted_as_by_an_endpoint() -> None:
     assert len(counted) > 50
 
 
+def test_a_datagram_of_one_byte_counts() -> None:
+    observer = Observer(Scheme.SQL)
+    packet = made(SECOND)
+    packet[UDP].remove_payload()
+    observer.send(packet / Raw(bytes([SHORT_HEADER | SECOND])))
+    assert observer.read(Record.LOSS)[:2] == (1, 1)
+
+
 def hostile() -> list[Packet]:
     """Return packets that look like those of connection 0, but must not count."""
     good = made(SPIN | FIRST | SECOND)
@@ -226,6 +234,8 @@ def hostile() -> list[Packet]:
         ethernet / ip / UDP(**ports, len=8) / Raw(payload),  # payload behind the datagram
         ethernet / ip / UDP(**ports, len=3) / Raw(payload),
         ethernet / ip / TCP(**ports) / Raw(payload),
+        # where UDP has its length and payload, this segment has 0xffff and a short header
+        ethernet / ip / TCP(**ports, seq=0xFFFF0000, ack=0x78000000) / Raw(payload),
         ethernet / IP(src=ip.src, dst=ip.dst, frag=10, proto=17) / Raw(bytes(8) + payload),
         ethernet / IP(src=ip.src, dst=ip.dst, ihl=3, proto=17) / Raw(bytes(8) + payload),
         ethernet / IPv6() / UDP(**ports) / Raw(payload),
