@@ -280,5 +280,19 @@ def test_random_bits_do_not_change_another_connection() -> None:
     assert observer.read(Record.SQUARE, 2)[0] > 0
 
 
+@pytest.mark.parametrize(("scheme", "records"), [
+    (Scheme.SDT, {Record.SPIN, Record.DELAY, Record.HALF, Record.TRIP}),
+    (Scheme.SQL, {Record.SPIN, Record.SQUARE, Record.LOSS}),
+    (Scheme.SQR, {Record.SPIN, Record.SQUARE, Record.REFLECTION}),
+])  # fmt: skip
+def test_a_connection_has_only_the_records_of_its_scheme(
+    scheme: Scheme, records: set[Record]
+) -> None:
+    observer, rng = Observer(scheme), random.Random(4)
+    for time_us in range(1000):
+        observer.send(made(rng.randrange(0, 0x40, 8), 0, time_us % 2), time_us)
+    assert {record for record in Record if any(observer.read(record))} == records
+
+
 def subject_state(observer: Observer) -> list[tuple[int, ...]]:
     return observer.read_all(0)
