@@ -214,9 +214,21 @@ def test_checks_of_streams_that_show_nothing_fail() -> None:
     assert passed == ["arrivals that the sender did not send (packets)"]
 
 
+@pytest.mark.parametrize(("marked", "level", "passed"), [
+    (98, quic.LEVEL, True), (92, quic.LEVEL, False), (92, quic.REAL_LEVEL, True),
+    (70, quic.REAL_LEVEL, False),
+])  # fmt: skip
+def test_loss_ratios_fail_below_the_level(marked: int, level: float, passed: bool) -> None:
+    """Of 100 packets with L, the first link should lose 2."""
+    found = stream(Setting("upstream", 1000, 1, (0.02, 0, 0, 0)))
+    report = replace(found.report, loss=LossCounts(1000, marked))
+    found = replace(found, report=report, truth=replace(found.truth, marked=100))
+    assert quic.loss_check([found], level).passed is passed
+
+
 def test_p_values_without_packets_fail() -> None:
     lossy = Setting("all", 1000, 1, (0.02, 0.02, 0.02, 0.02))
-    assert not quic.loss_check([stream(lossy, scheme) for scheme in Scheme]).passed
+    assert not quic.loss_check([stream(lossy, scheme) for scheme in Scheme], 1e-6).passed
     late = Setting("overtaken-by-24", 1000, 1, held=0.01, held_packets=24)
     assert not quic.reordering_check([stream(late, Scheme.SQR)]).passed
 
