@@ -36,9 +36,14 @@ def _switch() -> Engine | Twins:
 
 
 class Observer:
-    """A switch that observes connections; connection n has the UDP ports 6000 + n and 4430 + n."""
+    """A switch that observes connections; connection n has the UDP ports 6000 + n and 4430 + n.
 
-    def __init__(self, *schemes: Scheme) -> None:
+    `limits` are the block length, the marking block threshold, and the longest RTT.
+    """
+
+    def __init__(
+        self, *schemes: Scheme, limits: tuple[int, int, int] = (N, X, LIMIT_US)
+    ) -> None:  # fmt: skip
         self.engine = _switch().another()
         for host, mac in MACS.items():
             forwarding = f"{INGRESS}.forwarding"
@@ -53,7 +58,7 @@ class Observer:
                 self.engine.table_add(
                     f"{INGRESS}.watch.watch_list",
                     [Exact(word if isinstance(word, int) else address(word)) for word in key],
-                    f"{INGRESS}.watch.observe", [2 * number + direction, scheme, N, X, LIMIT_US],
+                    f"{INGRESS}.watch.observe", [2 * number + direction, scheme, *limits],
                 )  # fmt: skip
 
     def send(self, packet: Packet, time_us: int = 0) -> None:
@@ -196,6 +201,26 @@ def test_the_trains_after_a_lost_train_are_paired_wrongly() -> None:
         spin = SPIN * (number % 2)
         observer.send_bits([spin | SECOND * (at < marked) for at in range(8)])
     assert observer.read(Record.TRIP)[:3] == (3, 4 + 5 + 6, 4 + 6 + 7)
+
+
+def test_trains_of_one_packet_are_counted() -> None:
+    observer = Observer(Scheme.SDT)
+    for number, marked in enumerate((0, 1, 0, 1, 0, 0)):
+        observer.send_bits([SPIN * (number % 2) | SECOND * marked, SPIN * (number % 2)])
+    assert observer.read(Record.TRIP)[:3] == (1, 1, 1)
+
+
+def test_each_connection_has_its_own_block_length_and_threshold() -> None:
+    observer = Observer(Scheme.SQL, limits=(16, 3, 100))
+    observer.send_bits(square([16, 16, 17, 4]))
+    assert observer.read(Record.SQUARE)[:2] == (1 + 3, 16 + 17)
+
+
+def test_each_connection_has_its_own_longest_rtt() -> None:
+    observer = Observer(Scheme.SDT, limits=(16, 3, 100))
+    for time_us in (5, 104, 204):
+        observer.send(made(FIRST), time_us)
+    assert observer.read(Record.DELAY) == (1, 99, 99, 99)
 
 
 def test_random_square_waves_are_counted_as_by_an_endpoint() -> None:
