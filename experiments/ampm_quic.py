@@ -158,7 +158,7 @@ def reject_slow(options: argparse.Namespace) -> None:
     if options.time == "virtual" and options.rate < MIN_RATE_PPS:
         raise TestbedError(
             f"--rate {options.rate}: expected at least {MIN_RATE_PPS} packets/s in virtual time; "
-            f"hosts reflect a delay sample only in {MAX_REFLECTION_NS / 1e6:g} ms"
+            f"hosts reflect a delay sample within {MAX_REFLECTION_NS / 1e6:g} ms or not at all"
         )
     packets = round(options.rate * options.duration)
     if packets < MIN_PACKETS:

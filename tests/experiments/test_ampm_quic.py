@@ -168,6 +168,14 @@ def test_idle_time_is_the_time_that_an_edge_waits_at_both_hosts() -> None:
     assert np.diff([25, 71, 99]).tolist() == [20 + 5 + 21, 20 + 6 + 2]
 
 
+@pytest.mark.parametrize("peer", [host("15:0 23:0", "10 19"), host("15:0", "")])
+def test_edges_that_forged_packets_caused_have_no_idle_time(peer: QuicRecord) -> None:
+    """The client has received packets with numbers that the peer never sent."""
+    client = replace(host("0:0 9:0 25:1 60:0 71:1", "25 33"), received=np.array([7, 8]))
+    assert truth.spin_idle_ns(client, peer).tolist() == []
+    assert truth.spin_idle_ns(peer, client).tolist() == []
+
+
 def test_a_spin_bit_without_idle_time_breaks_the_law() -> None:
     for idle_ns, holds in (([7000, 9000], True), ([7000, 9900], True), ([7000, 6000], False),
                            ([7000], False), ([], False)):  # fmt: skip

@@ -115,6 +115,8 @@ def spin_idle_ns(sender: QuicRecord, peer: QuicRecord) -> NDArray[np.int64]:
     """
     sent_ns, waited_ns = _spin_edges(sender, peer)
     peer_sent_ns, peer_waited_ns = _spin_edges(peer, sender)
+    if not len(peer_sent_ns):
+        return peer_sent_ns
     cause = np.searchsorted(peer_sent_ns, sent_ns[1:]) - 1  # the last edge that the peer has sent
     return waited_ns[1:] + peer_waited_ns[cause]
 
@@ -122,13 +124,16 @@ def spin_idle_ns(sender: QuicRecord, peer: QuicRecord) -> NDArray[np.int64]:
 def _spin_edges(host: QuicRecord, peer: QuicRecord) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return when a host sent its spin edges, and how long after the arrivals that caused them.
 
-    The first packet that arrives also causes an edge of the client.
+    The first packet that arrives also causes an edge of the client. Edges that only packets caused
+    which the peer has not sent are left out.
     """
     sent_ns = host.sent_ns[1:][np.diff(host.first_bytes & SPIN != 0)]
     known = host.received < len(peer.first_bytes)
     spin = peer.first_bytes[host.received[known]] & SPIN != 0
     changed_ns = host.received_ns[known][np.diff(spin, prepend=~spin[:1])]
-    return sent_ns, sent_ns - changed_ns[np.searchsorted(changed_ns, sent_ns, side="right") - 1]
+    cause = np.searchsorted(changed_ns, sent_ns, side="right") - 1
+    sent_ns, cause = sent_ns[cause >= 0], cause[cause >= 0]
+    return sent_ns, sent_ns - changed_ns[cause]
 
 
 def square_truth(
