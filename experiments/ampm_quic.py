@@ -11,13 +11,16 @@ Without reordering, Q, R and L must count each packet. With loss, all loss ratio
 distribution that theory predicts. With reordering, Q cuts a block in three if a packet is later
 than the marking block threshold X. In virtual time, the number of cut blocks must also have the
 distribution that theory predicts. Each host may delay a sample of the delay bit by 1 ms, so each
-RTT must exceed the delay of the path by at most 2 ms. On bmv2, a capacity probe determines the
-rate.
+RTT must exceed the delay of the path by at most 2 ms. If packets arrive in order, each RTT of the
+spin bit must be the delay of the path plus the idle time of both hosts: the time from the arrival
+that changes the spin bit until the next packet that the host sends. On bmv2, a capacity probe
+determines the rate.
 
 Claim: Without reordering, Q, R and L count each packet, so they distinguish loss before the switch
 from loss behind it. The delay bit shows the RTT of its own packets plus at most 2 ms, but pauses
-leave few samples. With pauses, the spin bit is wrong. With reordering, the spin bit, T and L are
-wrong. Q and R are wrong if packets are more than X packets late.
+leave few samples. The spin bit shows the RTT plus the idle time of both hosts, so with pauses its
+RTTs are too long. With reordering, the spin bit, T and L are wrong. Q and R are wrong if packets
+are more than X packets late.
 
 Published: RFC 9506: the spin bit measures application delays and is sensitive to reordering
 (section 3.2), the delay bit errs by at most 2 ms (3.2.2), Q and L give the loss before and behind
@@ -55,7 +58,7 @@ from telemark.apps.explicit_bits import BLOCK, MAX_REFLECTION_NS, THRESHOLD, Sch
 from telemark.apps.quic import PACKET_THRESHOLD
 from telemark.errors import TestbedError
 from telemark.results import plots
-from telemark.results.goodness_of_fit import agreement_check, binomial_p_value
+from telemark.results.goodness_of_fit import LEVEL, agreement_check, binomial_p_value
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
@@ -77,8 +80,14 @@ SWEPT_PAUSES_MS = (3.0, 10.0, 30.0, 100.0, 300.0)
 SHORT_PACKETS, SHORT_PAUSES_MS = (3 * THRESHOLD,), (100.0,)  # in real time, and with --quick
 PAUSED_FACTOR = 3  # runs with pauses last longer than the others by this factor
 RESOLUTION_US = 1
+# In real time, another run with the same seed loses other packets. So a right run that fails by
+# chance must be rare.
+REAL_LEVEL = 1e-6
 MISS = 1e-4  # maximum probability that no late packet of a stream causes a wrong spin edge
 MAX_WAIT_US = 2 * MAX_REFLECTION_NS / 1000  # both hosts may hold a delay sample
+MIN_RATE_PPS = 10**9 // MAX_REFLECTION_NS  # at this rate, hosts reflect each delay sample
+# Packets per endpoint. The first block of Q and R is incomplete, and R begins a block later.
+MIN_PACKETS = 4 * BLOCK
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -103,6 +112,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.seeds = options.seeds or (5 if is_virtual and not options.quick else 1)
     if options.target == "bmv2":
         options.rate = (await find_capacity(options.rate, options.program, run)).rate(options.rate)
+    reject_slow(options)
     settings = make_settings(options)
     seeds = range(options.seed, options.seed + options.seeds)
     found = await sweep_seeds(measure, [(s, options.program) for s in settings], seeds, run)
@@ -111,7 +121,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     return Report(
         samples=[row(result) for result in results],
         checks=[
-            *exact_checks(results), loss_check(results),
+            *exact_checks(results), loss_check(results, LEVEL if is_virtual else REAL_LEVEL),
             *([reordering_check(results), *delay_checks(results)] if is_virtual else []),
             *worst(accounting),
         ],
@@ -140,6 +150,22 @@ def reject_short(options: argparse.Namespace) -> None:
             f"--duration {options.duration:g}: expected at least {least_s:g} s, "
             f"{least_s * 1e6 / RTT_US:.0f} round trips of {RTT_US / 1000:g} ms; "
             "the checks of the spin bit need an edge that a late packet causes"
+        )
+
+
+def reject_slow(options: argparse.Namespace) -> None:
+    """Raise TestbedError if the checks of the delay bit, Q or R would have nothing to test."""
+    if options.time == "virtual" and options.rate < MIN_RATE_PPS:
+        raise TestbedError(
+            f"--rate {options.rate}: expected at least {MIN_RATE_PPS} packets/s in virtual time; "
+            f"hosts reflect a delay sample within {MAX_REFLECTION_NS / 1e6:g} ms or not at all"
+        )
+    packets = round(options.rate * options.duration)
+    if packets < MIN_PACKETS:
+        raise TestbedError(
+            f"{options.rate} packets/s for {options.duration:g} s: expected at least {MIN_PACKETS} "
+            f"packets per endpoint, got {packets}; use a higher rate or a longer duration"
+            + ("; on bmv2, reduce the load on the machine" if options.target == "bmv2" else "")
         )
 
 
@@ -237,10 +263,10 @@ def marks_agree(report: StreamReport, truth: StreamTruth) -> bool:
     )
 
 
-def loss_check(results: Sequence[StreamResult]) -> Check:
+def loss_check(results: Sequence[StreamResult], level: float) -> Check:
     """Check that the counts of all streams with loss have the distributions of theory."""
     lossy = [r for r in results if any(r.setting.losses)]
-    return agreement_check("loss ratios", [p for r in lossy for p in loss_p_values(r)])
+    return agreement_check("loss ratios", [p for r in lossy for p in loss_p_values(r)], level)
 
 
 def loss_p_values(r: StreamResult) -> list[float]:
@@ -304,6 +330,7 @@ def delay_checks(results: Sequence[StreamResult]) -> list[Check]:
     delays = [r for r in results if r.report.delay.count]
     halves = [r for r in results if r.report.half.count]
     constant = [r for r in results if r.setting.name == "none"]
+    in_order = [r for r in results if not r.setting.held and not any(r.setting.losses)]
     late = [
         r
         for r in results
@@ -320,10 +347,26 @@ def delay_checks(results: Sequence[StreamResult]) -> list[Check]:
         Check("spin bit, constant rate: streams with a wrong mean RTT", counted(
             sum(not RTT_US <= r.report.spin.mean_us <= RTT_US + 2 * interval_us
                 for r in constant), len(constant)), 0),
+        Check("spin bit, in order: streams whose RTTs are not path RTT + idle time", counted(
+            sum(not is_spin_law(r) for r in in_order),
+            sum(r.report.spin.count for r in in_order)), 0),
         Check("spin bit, late packets: streams without a wrong edge", counted(
             sum(not r.report.spin.count or r.report.spin.min_us >= RTT_US for r in late),
             len(late)), 0),
     ]  # fmt: skip
+
+
+def is_spin_law(r: StreamResult) -> bool:
+    """Return whether the spin bit shows the RTT of the path plus the idle time of both hosts."""
+    spin, expected_us = r.report.spin, RTT_US + r.truth.idle_ns / 1000
+    if not spin.count or spin.count != len(expected_us):
+        return spin.count == len(expected_us)
+    errors_us = (
+        spin.sum_us - expected_us.sum(),  # the errors of single samples cancel each other out
+        spin.min_us - expected_us.min(),
+        spin.max_us - expected_us.max(),
+    )
+    return all(abs(error_us) <= RESOLUTION_US for error_us in errors_us)
 
 
 def within(samples: DelaySamples, least_us: float, spread_us: float) -> bool:
@@ -422,6 +465,7 @@ def draw(results: Sequence[StreamResult]) -> Figure:
     draw_rtts(late, results, lambda s: bool(s.held_packets) or s.name == "none",
               lambda s: s.held_packets)  # fmt: skip
     late.set_xlabel(OVERTAKING)
+    draw_idle_times(paused, results)
     draw_rtts(paused, results, lambda s: bool(s.pause_ms) or s.name == "none",
               lambda s: s.pause_ms)  # fmt: skip
     paused.set_xlabel("Mean pause (ms)")
@@ -470,6 +514,17 @@ def draw_reordering(axes: Axes, results: Sequence[StreamResult]) -> None:
     axes.set_yscale("symlog", linthresh=1)
     axes.set(xlabel=OVERTAKING, ylabel="Loss ratio (%)")
     plots.legend(axes, 2)
+
+
+def draw_idle_times(axes: Axes, results: Sequence[StreamResult]) -> None:
+    """Draw the mean RTT that the spin bit must show with pauses: with the idle time of hosts."""
+    idle_ms: dict[float, list[float]] = {}
+    for r in results:
+        is_shown = r.scheme == Scheme.SDT and r.direction == Direction.TO_SERVER
+        if is_shown and (r.setting.pause_ms or r.setting.name == "none"):
+            idle_ms.setdefault(r.setting.pause_ms, []).extend(r.truth.idle_ns / 1e6)
+    known = {pause_ms: np.mean(each) for pause_ms, each in idle_ms.items() if each}
+    plots.ring(axes, [*known], [RTT_US / 1000 + mean for mean in known.values()], "theory")
 
 
 def draw_rtts(
@@ -548,7 +603,8 @@ def caption(options: argparse.Namespace) -> str:
         "the opposite direction and before the switch, T that of a round trip. (b) Reordering "
         f"without loss: {100 * HELD:g} % of the packets are late, by the number of packets that "
         f"overtake each of them; X = {THRESHOLD} is the marking block threshold. (c) RTT under "
-        "reordering and (d) with pauses of the applications: mean, minimum and maximum. Delay "
+        "reordering and (d) with pauses of the applications: mean, minimum and maximum. Rings are "
+        "the mean of the RTT of the path plus the time in which hosts had nothing to send. Delay "
         "samples that wait for more than 1 ms are not reflected, so long pauses leave few or no "
         "samples."
     )

@@ -140,6 +140,17 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
         ],
         "ping and traceroute": ["telemark/apps/icmp.py", "telemark/apps/headers.py"],
     },
+    "minip4": {
+        "receive, in real time": ["minip4/ports/c/ports.c", "minip4/ports/c/socket.c"],
+        "receive, in virtual time": ["minip4/simulator/c/loop.c", "minip4/simulator/c/events.c"],
+        "pipeline": ["minip4/engine/c/pipeline.c", "minip4/engine/tna/c/pipeline.c"],
+        "queues of a port": ["minip4/engine/c/queue_discipline.c"],
+        "link": ["minip4/wire/c/link.c"],
+        "transmit, in real time": ["minip4/ports/c/transmit.c"],
+        "transmit, in virtual time": ["minip4/simulator/c/flights.c"],
+        "host, in virtual time": ["minip4/simulator/c/host.c"],
+        "control": ["minip4/engine/c/control.c", "minip4/engine/c/settings.c"],
+    },
     "TCP and congestion": {
         "switch": [
             "p4src/congestion/switch.p4", "p4src/congestion/ecn.p4",
@@ -162,6 +173,8 @@ def _summary(path: Path) -> str:
         found = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0]
     elif path.suffix == ".lua":
         found = text.partition("\n")[0].lstrip("- ")
+    elif text.startswith("//"):
+        found = text.partition("\n\n")[0].replace("//", "")
     else:
         comment = re.search(r"/\*(.*?)\*/", text, re.DOTALL)
         found = re.sub(r"^ \* ?", "", comment[1] if comment else "", flags=re.MULTILINE)

@@ -55,7 +55,7 @@ static __always_inline __u32 hash_of(const struct headers *headers)
         return crc32(0, &of_ip4, sizeof(of_ip4));
     }
     __builtin_memcpy(whole.addresses, &headers->ip6.saddr, 32);
-    whole.protocol = headers->altmark.next_header;
+    whole.protocol = headers->options.next_header;
     __builtin_memcpy(whole.fields, &headers->ip6.payload_len, 2);
     // flow label and four zero bits
     whole.fields[2] = headers->ip6.flow_lbl[0] << 4 | headers->ip6.flow_lbl[1] >> 4;
@@ -133,7 +133,7 @@ static __always_inline bool write_marks(struct __sk_buff *packet, const struct h
         flags = headers->altmark.flags & ~(ALTMARK_COLOUR | ALTMARK_PULSE);
         flags |= (marks & COLOUR_BIT ? ALTMARK_COLOUR : 0) | (marks & PULSE_BIT ? ALTMARK_PULSE : 0);
         return bpf_skb_store_bytes(packet,
-                                   ETH_HLEN + sizeof(struct ipv6hdr) +
+                                   headers->altmark_offset +
                                        __builtin_offsetof(struct altmark, flags),
                                    &flags, 1, 0) == 0;
     }

@@ -40,6 +40,7 @@ class QuicRecord:
     first_bytes: NDArray[np.uint8]
     sent_ns: NDArray[np.int64]
     received: NDArray[np.int64]  # packet numbers in the order of arrival, without duplicates
+    received_ns: NDArray[np.int64]  # time of each of these arrivals
     lost: NDArray[np.int64]  # numbers of packets detected as lost, in order of detection
     largest_acked: int  # -1 if the peer has acknowledged nothing
     unreported: int  # losses that no packet with L has reported
@@ -79,6 +80,7 @@ class QuicEndpoint(Application):
         self._largest_acked = -1
         self._lost: list[int] = []
         self._received: list[int] = []
+        self._received_ns: list[int] = []
         self._ranges: list[list[int]] = []  # received numbers [first, last], ascending
         self._unacknowledged = 0  # received packets that elicit one, since the last acknowledgement
         self._invalid = 0
@@ -101,6 +103,7 @@ class QuicEndpoint(Application):
             np.frombuffer(bytes(self._first_bytes), np.uint8),
             np.array(self._sent_ns, np.int64),
             np.array(self._received, np.int64),
+            np.array(self._received_ns, np.int64),
             np.array(self._lost, np.int64),
             self._largest_acked,
             self.bits.loss.unreported,
@@ -167,6 +170,7 @@ class QuicEndpoint(Application):
         if not self._received and not self._is_client:
             self._begin()
         self._received.append(number)
+        self._received_ns.append(now_ns)
         self.bits.receive(packet[0], now_ns, is_newest=is_newest)
         if acked:
             self._acknowledge(acked, now_ns)

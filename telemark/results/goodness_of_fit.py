@@ -54,11 +54,11 @@ def t_test_p_value(values: ArrayLike, expected: float) -> float:
     return whole(first) / whole(0)
 
 
-def agreement_check(what: str, chances: Sequence[float]) -> Check:
+def agreement_check(what: str, chances: Sequence[float], level: float = LEVEL) -> Check:
     """Return the check of all points: the smallest p-value, times the number of points.
 
-    Without points, it fails.
+    If theory is right, it fails with the probability `level`. Without points, it fails.
     """
     together = min(1.0, min(chances) * len(chances)) if chances else math.nan
     name = f"{what}: p-value of {len(chances)} points under theory"
-    return Check(name, together, 1, 1 - LEVEL)
+    return Check(name, together, 1, 1 - level)

@@ -1,5 +1,6 @@
 """Multipoint marking on fabrics: losses are exact, and a switch that miscounts is detected."""
 
+from argparse import Namespace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,13 +11,16 @@ from scripts import failed_checks, faulty_program, module, run, samples
 from controllers.ampm.clusters import Cluster
 from controllers.ampm.collector import BlockReport
 from controllers.ampm.records import Point, PointRecord
+from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Multipoint, WatchedFlow
+from telemark.errors import TestbedError
 from telemark.traffic.flows import Flow
 
 multipoint = module("experiments.shared.ampm.multipoint")
 ampm_multipoint = module("experiments.ampm_multipoint")
 measurement = module("experiments.shared.ampm.measurement")
-FEW = ("--time", "virtual", "--flows", "8", "--blocks", "2", "--seeds", "1", "--jobs", "1")
+FEW = ("--time", "virtual", "--flows", "8", "--rate", "160", "--blocks", "2", "--seeds", "1",
+       "--jobs", "1")  # fmt: skip
 
 
 def test_every_loss_is_exact(tmp_path: Path) -> None:
@@ -45,6 +49,28 @@ def test_a_switch_that_miscounts_is_detected(tmp_path: Path) -> None:
     )
 
 
+def test_a_link_may_lose_all_packets_of_a_flow(tmp_path: Path) -> None:
+    options = ("--fabrics", "leaf-spine", "--loss", "1", "--out", str(tmp_path))
+    done = run("ampm_multipoint", *FEW, *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_only_a_flow_that_may_lose_all_packets_by_chance_is_allowed_to() -> None:
+    topo, schedule = multipoint.make_topo("leaf-spine", 0.0, 0.0), Schedule(2**18)
+    for loss, allowed in ((0.0, False), (0.5, False), (0.9, True), (1.0, True)):
+        options = Namespace(rate=100, blocks=3, loss=loss)  # 105 packets per flow
+        flows = ampm_multipoint.make_flows(topo, 2, options, schedule)
+        assert [flow.allow_total_loss for flow in flows] == [allowed] * 2
+
+
+def test_too_few_packets_for_samples_of_delays_are_refused() -> None:
+    few = Namespace(time="virtual", flows=[2, 8], rate=100, blocks=12, block_us=2**18)
+    with pytest.raises(TestbedError, match="629 packets in 12 blocks of 262144 us: expected at"):
+        ampm_multipoint.reject_few_packets(few)
+    ampm_multipoint.reject_few_packets(Namespace(**{**vars(few), "blocks": 13}))
+    ampm_multipoint.reject_few_packets(Namespace(**{**vars(few), "time": "real"}))
+
+
 A, B, C = (Point(name, "departures") for name in "abc")
 FLOW = WatchedFlow(multipoint.ALL, "10.0.0.1", "10.0.0.2")
 
@@ -65,6 +91,26 @@ def test_unknown_blocks_have_no_loss(separate: bool) -> None:
     losses = multipoint.measured_losses(plan, graph, reports)
     assert losses[:, 0].tolist() == ([0, 2, 0] if separate else [2])
     assert np.all(losses[:, 1] == multipoint.UNKNOWN)
+
+
+@pytest.mark.parametrize(("block_b", "expected"), [
+    ((0, 0), [[0, 0], [multipoint.UNKNOWN, 0], [multipoint.UNKNOWN, 0]]),
+    ((0, 2), [[0, 0], [4, -2], [0, 0]]),
+])  # fmt: skip
+def test_a_flow_that_loses_all_packets_shows_no_path(
+    block_b: tuple[int, int], expected: list[list[int]]
+) -> None:
+    """Two blocks: a flow sends 4 and 0 packets to b or c. Packets at b show that it takes b."""
+    start = Point("a", "arrivals")
+    graph = {start: [A], A: [B, C], B: [], C: []}
+    links = [Cluster(frozenset({link})) for link in ((start, A), (A, B), (A, C))]
+    reports = [
+        BlockReport(block, {0: {start: PointRecord(block, sent), A: PointRecord(block, sent),
+                                B: PointRecord(block, at_b), C: PointRecord(block, 0)}}, [])
+        for block, sent, at_b in zip((4, 5), (4, 0), block_b, strict=True)
+    ]  # fmt: skip
+    plan = multipoint.Plan({FLOW: (["a"], [], [])}, links, separate=True)
+    assert multipoint.measured_losses(plan, graph, reports).tolist() == expected
 
 
 def test_a_plan_measures_only_at_its_points() -> None:

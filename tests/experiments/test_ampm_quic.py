@@ -1,5 +1,6 @@
 """The experiment ampm_quic: its formulas, and runs of the command with and without faults."""
 
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from controllers.explicit import (
 from experiments.shared.explicit import truth
 from experiments.shared.explicit.path import Setting, StreamResult
 from experiments.shared.explicit.truth import Square, StreamTruth, square_truth
-from telemark.apps.explicit_bits import BLOCK, THRESHOLD, Scheme, SquareBlocks
+from telemark.apps.explicit_bits import BLOCK, SPIN, THRESHOLD, Scheme, SquareBlocks
 from telemark.apps.quic import QuicRecord
+from telemark.errors import TestbedError
 
 quic = module("ampm_quic")
 SHORT = ("--quick", "--time", "virtual", "--duration", "1.6")
@@ -45,6 +47,8 @@ def test_every_exact_count_agrees_and_reordering_is_visible(tmp_path: Path) -> N
      "L: streams whose marks differ from reported losses"),
     ("delay.p4", "rtt_us = now_us + 1 - last", "rtt_us = now_us + 9000 - last",
      "delay bit: streams with an RTT out of bounds"),
+    ("delay.p4", "sample_us = now_us - last_us", "sample_us = now_us + 2 - last_us",
+     "spin bit, in order: streams whose RTTs are not path RTT + idle time"),
 ])  # fmt: skip
 def test_a_fault_of_the_observer_is_found(
     tmp_path: Path, file: str, right: str, wrong: str, failed: str
@@ -129,13 +133,61 @@ def test_packets_that_were_never_sent_are_counted_as_foreign(
 ) -> None:
     """A forged packet arrives at the observer and at the receiver, which rejects another one."""
     none, sent = np.array([], np.int64), 3
-    sender = QuicRecord(np.zeros(sent, np.uint8), np.zeros(sent, np.int64), none, none, -1, 0, 0)
-    receiver = replace(sender, received=np.array([0, 2, sent]), invalid=1)
+    nothing = QuicRecord(none.astype(np.uint8), none, none, none, none, -1, 0, 0)
+    sender = replace(
+        nothing, first_bytes=np.zeros(sent, np.uint8), sent_ns=np.zeros(sent, np.int64)
+    )
+    receiver = replace(
+        sender, received=np.array([0, 2, sent]), received_ns=np.zeros(3, np.int64), invalid=1
+    )
     monkeypatch.setattr(truth, "read_numbers", lambda *_: np.array([0, 2**32 - 1, 1]))
     connection = Connection(0, ("10.0.0.1", 1), ("10.0.0.2", 2), Scheme.SQL)
     records = {Direction.TO_SERVER: sender, Direction.TO_CLIENT: receiver}
     found = truth.read_truth(tmp_path, connection, Direction.TO_SERVER, records)
     assert (found.foreign, found.arrived, found.delivered) == (3, 2, 2)
+
+
+def host(sent: str, received: str) -> QuicRecord:
+    """Return the record of a host from lists of times and spin bits, such as "0:0 5:1"."""
+    times, spin = zip(*(map(int, each.split(":")) for each in sent.split()), strict=True)
+    received_ns = [int(time) for time in received.split()]
+    none = np.array([], np.int64)
+    return QuicRecord(
+        SPIN * np.array(spin, np.uint8), np.array(times), np.arange(len(received_ns)),
+        np.array(received_ns), none, -1, 0, 0,
+    )  # fmt: skip
+
+
+def test_idle_time_is_the_time_that_an_edge_waits_at_both_hosts() -> None:
+    """The delay in each direction is 10 ns."""
+    client = host("0:0 9:0 25:1 60:1 71:0 99:1", "25 33 50 61 97")
+    server = host("15:0 23:0 40:1 51:1 87:0", "10 19 35 70 81 109")
+    # edges of the client wait 0, 71 - 50 and 99 - 97 ns, edges of the server 40 - 35 and 87 - 81 ns
+    assert truth.spin_idle_ns(client, server).tolist() == [5 + 21, 6 + 2]
+    assert truth.spin_idle_ns(server, client).tolist() == [21 + 6]
+    assert np.diff([25, 71, 99]).tolist() == [20 + 5 + 21, 20 + 6 + 2]
+
+
+@pytest.mark.parametrize("peer", [host("15:0 23:0", "10 19"), host("15:0", "")])
+def test_edges_that_forged_packets_caused_have_no_idle_time(peer: QuicRecord) -> None:
+    """The client has received packets with numbers that the peer never sent."""
+    client = replace(host("0:0 9:0 25:1 60:0 71:1", "25 33"), received=np.array([7, 8]))
+    assert truth.spin_idle_ns(client, peer).tolist() == []
+    assert truth.spin_idle_ns(peer, client).tolist() == []
+
+
+def test_a_spin_bit_without_idle_time_breaks_the_law() -> None:
+    for idle_ns, holds in (([7000, 9000], True), ([7000, 9900], True), ([7000, 6000], False),
+                           ([7000], False), ([], False)):  # fmt: skip
+        found = stream(Setting("pauses", 1000, 1, pause_ms=1))
+        spin = DelaySamples(2, 80_016, 40_007, 40_009)
+        found = replace(
+            found, report=replace(found.report, spin=spin),
+            truth=replace(found.truth, idle_ns=np.array(idle_ns)),
+        )  # fmt: skip
+        checks = {check.name: check for check in quic.delay_checks([found])}
+        name = "spin bit, in order: streams whose RTTs are not path RTT + idle time"
+        assert checks[name].passed is holds
 
 
 def test_an_arrival_that_was_never_sent_fails_the_check() -> None:
@@ -155,7 +207,7 @@ def stream(
         delay, delay, delay, square, square, LossCounts(0, 0), TripCounts(0, 0, 0)
     )
     none = Square(0, 0, is_exact=True)
-    real = StreamTruth(1, 0, 0, none, none, 0, 0, 0, 0, 0, 0, foreign)
+    real = StreamTruth(1, 0, 0, none, none, 0, 0, 0, 0, 0, 0, foreign, np.array([], np.int64))
     return StreamResult(setting, 1, scheme, Direction.TO_SERVER, report, real)
 
 
@@ -170,9 +222,21 @@ def test_checks_of_streams_that_show_nothing_fail() -> None:
     assert passed == ["arrivals that the sender did not send (packets)"]
 
 
+@pytest.mark.parametrize(("marked", "level", "passed"), [
+    (98, quic.LEVEL, True), (92, quic.LEVEL, False), (92, quic.REAL_LEVEL, True),
+    (70, quic.REAL_LEVEL, False),
+])  # fmt: skip
+def test_loss_ratios_fail_below_the_level(marked: int, level: float, passed: bool) -> None:
+    """Of 100 packets with L, the first link should lose 2."""
+    found = stream(Setting("upstream", 1000, 1, (0.02, 0, 0, 0)))
+    report = replace(found.report, loss=LossCounts(1000, marked))
+    found = replace(found, report=report, truth=replace(found.truth, marked=100))
+    assert quic.loss_check([found], level).passed is passed
+
+
 def test_p_values_without_packets_fail() -> None:
     lossy = Setting("all", 1000, 1, (0.02, 0.02, 0.02, 0.02))
-    assert not quic.loss_check([stream(lossy, scheme) for scheme in Scheme]).passed
+    assert not quic.loss_check([stream(lossy, scheme) for scheme in Scheme], 1e-6).passed
     late = Setting("overtaken-by-24", 1000, 1, held=0.01, held_packets=24)
     assert not quic.reordering_check([stream(late, Scheme.SQR)]).passed
 
@@ -185,6 +249,23 @@ def test_a_duration_below_the_minimum_is_refused(tmp_path: Path, options: tuple[
     assert done.returncode == 2
     assert f"--duration 0.0001: expected at least {least} s" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("options", "words"), [
+    ({"time": "virtual", "rate": 999}, "--rate 999: expected at least 1000 packets/s in virtual"),
+    ({"rate": 85}, "85 packets/s for 3 s: expected at least 256 packets per endpoint, got 255"),
+    ({"rate": 62, "target": "bmv2"}, "got 186; use a higher rate or a longer duration; on bmv2"),
+])  # fmt: skip
+def test_a_rate_below_the_minimum_is_refused(options: dict[str, object], words: str) -> None:
+    asked = {"time": "real", "target": "minip4", "duration": 3.0} | options
+    with pytest.raises(TestbedError) as error:
+        quic.reject_slow(Namespace(**asked))
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(("time", "rate"), [("virtual", 1000), ("real", 86)])
+def test_the_minimum_rate_is_accepted(time: str, rate: int) -> None:
+    quic.reject_slow(Namespace(time=time, rate=rate, duration=3.0, target="minip4"))
 
 
 def test_the_axis_of_pauses_has_a_label_per_pause() -> None:

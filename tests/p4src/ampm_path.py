@@ -81,9 +81,13 @@ class Switch:
             _params(role, flow, methods, dscp),
         )
 
-    def watch_all(self, role: str, methods: Method) -> None:
-        """Watch all IPv4 packets, also fragments, as flow 0."""
-        self._watch("watch_list", [Ternary(0, 0)] * 5, role, _params(role, 0, methods))
+    def watch_all(self, role: str, methods: Method, *, port_mask: int = 0) -> None:
+        """Watch all IPv4 packets, also fragments, as flow 0.
+
+        With a mask of both ports, watch only packets whose ports are 0 under this mask.
+        """
+        key = [*[Ternary(0, 0)] * 3, *[Ternary(0, port_mask)] * 2]
+        self._watch("watch_list", key, role, _params(role, 0, methods))
 
     def watch_ipv6(
         self, role: str, methods: Method, *, flow_mon_id: int, flow: int = 0,
@@ -95,15 +99,17 @@ class Switch:
         self._watch("watch_list_ipv6", key, role, params, 0)
 
     def encapsulate(
-        self, methods: Method, *, flow_mon_id: int, flow: int = 0, options_type: int = 0
-    ) -> None:
-        """Encapsulate all IPv6 packets that have no AltMark option.
+        self, methods: Method, *, flow_mon_id: int, flow: int = 0, options_type: int = 0,
+        ports: tuple[int, int] | None = None,
+    ) -> None:  # fmt: skip
+        """Encapsulate IPv6 packets that have no AltMark option: all, or those with these ports.
 
         `options_type` is 0 for a hop-by-hop header, or 60 for a destination options header.
         """
         addresses = [int(IPv6Address(a)) for a in TUNNEL]
         params = [flow, int(methods), flow_mon_id, options_type, *addresses]
-        self._watch("encapsulation_list", [Ternary(0, 0)] * 5, "encapsulate", params)
+        keys = [Ternary(port, 0xFFFF) for port in ports] if ports else [Ternary(0, 0)] * 2
+        self._watch("encapsulation_list", [*[Ternary(0, 0)] * 3, *keys], "encapsulate", params)
 
     def _watch(
         self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int],

@@ -185,6 +185,25 @@ def test_other_packets_with_the_option_pass_untouched_and_uncounted(role: str, d
     assert switch.packets(0, 1) == (0, 0)
 
 
+@pytest.mark.parametrize(("ports", "is_watched"), [
+    ((4000, 5000), True), ((4001, 5000), False), ((4000, 5001), False), ((0, 0), False),
+])  # fmt: skip
+def test_the_ports_of_ipv6_select_the_packets(ports: tuple[int, int], is_watched: bool) -> None:
+    first = Switch(FIRST, Method.STEP, flows=0)
+    first.encapsulate(Method.STEP, flow_mon_id=FLOW_MON_ID, ports=ports)
+    data = plain()
+    assert (first.pass_on(data, L) != data) == is_watched
+
+
+@pytest.mark.parametrize("options", ["05020000 1204abcde800 0000", "1204abcde800 05020000 0000"])
+def test_other_options_of_the_outer_packet_are_removed_with_it(options: str) -> None:
+    data = plain()
+    outer = IPv6(src=TUNNEL[0], dst=TUNNEL[1], nh=0)
+    header = bytes.fromhex("2901" + options) + bytes(2)
+    inside = bytes(ETHER / outer / Raw(header + data[14:]))
+    assert edge(DECAPSULATE, Method.STEP).pass_on(inside, 5 * L) == data
+
+
 def test_an_inner_packet_that_is_cut_goes_on_without_marks() -> None:
     last = edge(DECAPSULATE, Method.STEP)
     assert (

@@ -83,6 +83,14 @@ def test_a_flow_with_ports_sees_first_fragments_only() -> None:
         assert switch.packets(0, 0) == (int(role != FIRST),) * 2
 
 
+def test_packets_without_ports_have_port_0_in_the_key() -> None:
+    middle = Switch(MIDDLE, Method.STEP, flows=0)
+    middle.watch_all(MIDDLE, Method.STEP, port_mask=0xFFFF)
+    for data in FRAGMENTS:
+        middle.pass_on(data, 4 * L)
+    assert middle.packets(0, 0) == (2, 2)  # all but the first
+
+
 def test_fragments_of_ipv6_are_encapsulated_one_by_one() -> None:
     method = Method.STEP
     first, last = Switch(FIRST, method, flows=0), Switch(DECAPSULATE, method, flows=0)

@@ -270,6 +270,13 @@ def test_a_place_keeps_the_first_sample_s_time_together_with_its_hash() -> None:
     assert max(record.values[0] for record in expected.values()) > 2
 
 
+def test_a_flow_without_hashed_marking_has_no_samples() -> None:
+    middle = Switch(MIDDLE, Method.DOUBLE)
+    for number in range(20):
+        middle.pass_on(frame(0, number), 4 * L + number)
+    assert samples(middle, 0) == {}
+
+
 def test_only_packets_whose_hash_has_the_mask_s_bits_0_are_samples() -> None:
     counts = []
     for shift in (0, 2, 4):

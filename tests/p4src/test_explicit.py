@@ -36,9 +36,14 @@ def _switch() -> Engine | Twins:
 
 
 class Observer:
-    """A switch that observes connections; connection n has the UDP ports 6000 + n and 4430 + n."""
+    """A switch that observes connections; connection n has the UDP ports 6000 + n and 4430 + n.
 
-    def __init__(self, *schemes: Scheme) -> None:
+    `limits` are the block length, the marking block threshold, and the longest RTT.
+    """
+
+    def __init__(
+        self, *schemes: Scheme, limits: tuple[int, int, int] = (N, X, LIMIT_US)
+    ) -> None:  # fmt: skip
         self.engine = _switch().another()
         for host, mac in MACS.items():
             forwarding = f"{INGRESS}.forwarding"
@@ -53,7 +58,7 @@ class Observer:
                 self.engine.table_add(
                     f"{INGRESS}.watch.watch_list",
                     [Exact(word if isinstance(word, int) else address(word)) for word in key],
-                    f"{INGRESS}.watch.observe", [2 * number + direction, scheme, N, X, LIMIT_US],
+                    f"{INGRESS}.watch.observe", [2 * number + direction, scheme, *limits],
                 )  # fmt: skip
 
     def send(self, packet: Packet, time_us: int = 0) -> None:
@@ -105,9 +110,10 @@ def square(sizes: Sequence[int], bit: int = FIRST) -> list[int]:
 
 def test_time_between_spin_edges_is_an_rtt_after_the_first_edge() -> None:
     observer = Observer(Scheme.SDT)
-    for time_us, spin in [(10, 0), (20, 0), (100, 1), (110, 1), (130, 0), (190, 1), (191, 1)]:
+    times = [(10, 0), (20, 0), (100, 1), (110, 1), (130, 0), (190, 1), (191, 1), (230, 0)]
+    for time_us, spin in times:
         observer.send(made(SPIN * spin), time_us)
-    assert observer.read(Record.SPIN) == (2, 90, 30, 60)
+    assert observer.read(Record.SPIN) == (3, 130, 30, 60)
     assert observer.read(Record.SPIN, direction=TO_CLIENT) == (0, 0, 0, 0)
 
 
@@ -132,6 +138,8 @@ def test_delay_samples_in_opposite_directions_give_half_rtts() -> None:
     for time_us, direction in [(0, TO_SERVER), (12, TO_CLIENT), (30, TO_SERVER), (45, TO_CLIENT)]:
         observer.send(made(FIRST, 0, direction), time_us)
     assert observer.read(Record.HALF, direction=TO_CLIENT) == (2, 27, 12, 15)
+    assert observer.read(Record.HALF, direction=TO_SERVER) == (1, 18, 18, 18)
+    observer.send(made(FIRST, 0, TO_SERVER), 45 + LIMIT_US)
     assert observer.read(Record.HALF, direction=TO_SERVER) == (1, 18, 18, 18)
 
 
@@ -195,6 +203,26 @@ def test_the_trains_after_a_lost_train_are_paired_wrongly() -> None:
     assert observer.read(Record.TRIP)[:3] == (3, 4 + 5 + 6, 4 + 6 + 7)
 
 
+def test_trains_of_one_packet_are_counted() -> None:
+    observer = Observer(Scheme.SDT)
+    for number, marked in enumerate((0, 1, 0, 1, 0, 0)):
+        observer.send_bits([SPIN * (number % 2) | SECOND * marked, SPIN * (number % 2)])
+    assert observer.read(Record.TRIP)[:3] == (1, 1, 1)
+
+
+def test_each_connection_has_its_own_block_length_and_threshold() -> None:
+    observer = Observer(Scheme.SQL, limits=(16, 3, 100))
+    observer.send_bits(square([16, 16, 17, 4]))
+    assert observer.read(Record.SQUARE)[:2] == (1 + 3, 16 + 17)
+
+
+def test_each_connection_has_its_own_longest_rtt() -> None:
+    observer = Observer(Scheme.SDT, limits=(16, 3, 100))
+    for time_us in (5, 104, 204):
+        observer.send(made(FIRST), time_us)
+    assert observer.read(Record.DELAY) == (1, 99, 99, 99)
+
+
 def test_random_square_waves_are_counted_as_by_an_endpoint() -> None:
     rng = random.Random(1)
     observer, model = Observer(Scheme.SQL), SquareBlocks(X)
@@ -210,6 +238,14 @@ def test_random_square_waves_are_counted_as_by_an_endpoint() -> None:
     assert len(counted) > 50
 
 
+def test_a_datagram_of_one_byte_counts() -> None:
+    observer = Observer(Scheme.SQL)
+    packet = made(SECOND)
+    packet[UDP].remove_payload()
+    observer.send(packet / Raw(bytes([SHORT_HEADER | SECOND])))
+    assert observer.read(Record.LOSS)[:2] == (1, 1)
+
+
 def hostile() -> list[Packet]:
     """Return packets that look like those of connection 0, but must not count."""
     good = made(SPIN | FIRST | SECOND)
@@ -223,6 +259,8 @@ def hostile() -> list[Packet]:
         ethernet / ip / UDP(**ports, len=8) / Raw(payload),  # payload behind the datagram
         ethernet / ip / UDP(**ports, len=3) / Raw(payload),
         ethernet / ip / TCP(**ports) / Raw(payload),
+        # where UDP has its length and payload, this segment has 0xffff and a short header
+        ethernet / ip / TCP(**ports, seq=0xFFFF0000, ack=0x78000000) / Raw(payload),
         ethernet / IP(src=ip.src, dst=ip.dst, frag=10, proto=17) / Raw(bytes(8) + payload),
         ethernet / IP(src=ip.src, dst=ip.dst, ihl=3, proto=17) / Raw(bytes(8) + payload),
         ethernet / IPv6() / UDP(**ports) / Raw(payload),
@@ -265,6 +303,20 @@ def test_random_bits_do_not_change_another_connection() -> None:
             observer.send_bits(rng.choices(range(0, 0x40, 8), k=1000), number, direction)
     assert observer.read_all(1) == before
     assert observer.read(Record.SQUARE, 2)[0] > 0
+
+
+@pytest.mark.parametrize(("scheme", "records"), [
+    (Scheme.SDT, {Record.SPIN, Record.DELAY, Record.HALF, Record.TRIP}),
+    (Scheme.SQL, {Record.SPIN, Record.SQUARE, Record.LOSS}),
+    (Scheme.SQR, {Record.SPIN, Record.SQUARE, Record.REFLECTION}),
+])  # fmt: skip
+def test_a_connection_has_only_the_records_of_its_scheme(
+    scheme: Scheme, records: set[Record]
+) -> None:
+    observer, rng = Observer(scheme), random.Random(4)
+    for time_us in range(1000):
+        observer.send(made(rng.randrange(0, 0x40, 8), 0, time_us % 2), time_us)
+    assert {record for record in Record if any(observer.read(record))} == records
 
 
 def subject_state(observer: Observer) -> list[tuple[int, ...]]:

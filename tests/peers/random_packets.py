@@ -17,7 +17,8 @@ REPOSITORY = Path(__file__).parents[2]
 PANEL = (
     REPOSITORY / "telemark/backends/real/targets/panel.p4"
 )  # the random ports of its entries do not exist
-PROGRAMS = [*programs(), *sorted(REPOSITORY.glob("benchmarks/speed/p4/*.p4"))]
+ROUTED = REPOSITORY / "p4src/ampm/routed.p4"  # `main` is in ampm.p4, which it includes
+PROGRAMS = [*programs(), ROUTED, *sorted(REPOSITORY.glob("benchmarks/speed/p4/*.p4"))]
 DEEP = {"sai_router"}  # random entries of six consecutive tables drop all packets
 PORTS, PORT_BITS = (*range(9), 255), 9
 SEEDS, ENTRIES, FRAMES = range(4), 12, 100

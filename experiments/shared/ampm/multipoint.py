@@ -151,7 +151,9 @@ def _ends(
 def measured_losses(plan: Plan, graph: Graph, reports: Sequence[BlockReport]) -> NDArray[np.int64]:
     """Return the measured losses with shape (clusters, blocks).
 
-    Values are UNKNOWN if a block is incomplete.
+    Values are UNKNOWN if a block is incomplete. If a flow that is measured on its own loses all
+    packets, its counters do not show on which of several links. Then the values of these links are
+    UNKNOWN.
     """
     losses = np.full((len(plan.clusters), len(reports)), UNKNOWN)
     complete = [column for column, report in enumerate(reports) if report.complete]
@@ -161,29 +163,37 @@ def measured_losses(plan: Plan, graph: Graph, reports: Sequence[BlockReport]) ->
             losses[:, column] = [cluster.loss(known) for cluster in plan.clusters]
     if plan.separate:
         losses[:, complete] = 0
+        unknown = np.zeros(losses.shape, bool)
         rows = {link: row for row, c in enumerate(plan.clusters) for link in c.links}
         for flow, (first, *_) in plan.switches.items():
             records = [reports[column].known_records(flow.number) for column in complete]
             points = reports[0].records[flow.number]
             counts = {p: np.array([block[p].packets for block in records]) for p in points}
-            for link in _counted_path(graph, Point(first[0], "arrivals"), counts):
+            path, possible = _counted_path(graph, Point(first[0], "arrivals"), counts)
+            for link in path:
                 losses[rows[link], complete] += counts[link[0]] - counts[link[1]]
+            for link in possible:
+                unknown[rows[link], complete] |= counts[link[0]] > 0
+        losses[unknown] = UNKNOWN
     return losses
 
 
 def _counted_path(
     graph: Graph, point: Point, counts: Mapping[Point, NDArray[np.int64]]
-) -> list[tuple[Point, Point]]:
+) -> tuple[list[tuple[Point, Point]], list[tuple[Point, Point]]]:
     """Return the links of the path that one flow took, by the counters of its switches.
 
-    A hash of the flow selects the next hops, so all packets take the same path.
+    A hash of the flow selects the next hops, so all packets take the same path. If no packet passed
+    one of several next hops, the path ends, and the second value has the links to these hops.
     """
-    path = []
+    path: list[tuple[Point, Point]] = []
     while following := [p for p in graph[point] if p in counts]:
         after = max(following, key=lambda p: counts[p].sum())
+        if len(following) > 1 and not counts[after].any():
+            return path, [(point, p) for p in following]
         path.append((point, after))
         point = after
-    return path
+    return path, []
 
 
 def read_paths(

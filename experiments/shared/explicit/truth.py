@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from controllers.explicit import Connection, Direction
 from telemark.accounting import pcap
-from telemark.apps.explicit_bits import FIRST, SECOND, Scheme
+from telemark.apps.explicit_bits import FIRST, SECOND, SPIN, Scheme
 from telemark.apps.quic import CONNECTION_ID, NUMBER_BYTES, QuicRecord
 
 PORTS, PAYLOAD = 34, 42  # offsets in a frame
@@ -45,6 +45,7 @@ class StreamTruth:
     marked: int  # packets that the sender sent with the second bit
     marked_arrived: int  # packets with the second bit that arrived at the observer
     foreign: int  # arrivals at the observer or the receiver that the sender did not send
+    idle_ns: NDArray[np.int64]  # idle time of both hosts in each spin period, see spin_idle_ns()
 
     @property
     def upstream_loss(self) -> float:
@@ -90,6 +91,7 @@ def read_truth(
         int(second.sum()),
         int((second & arrived).sum()),
         foreign + receiver.invalid,
+        spin_idle_ns(record, receiver),
     )  # fmt: skip
 
 
@@ -102,6 +104,36 @@ def read_numbers(capture: Path, connection: Connection, direction: Direction) ->
     ours = (frames.bytes[:, PORTS : PORTS + 4] == wanted).all(axis=1)
     digits = frames.bytes[ours, NUMBER : NUMBER + NUMBER_BYTES].copy()
     return digits.view(">u4")[:, 0].astype(np.int64)
+
+
+def spin_idle_ns(sender: QuicRecord, peer: QuicRecord) -> NDArray[np.int64]:
+    """Return for how long both hosts had nothing to send, in each spin period of a stream.
+
+    A spin period of the stream lies between two spin edges that `sender` sends. In this time, one
+    edge passes in each direction, so the period is the RTT plus this idle time. The result is valid
+    only if all packets arrive in order.
+    """
+    sent_ns, waited_ns = _spin_edges(sender, peer)
+    peer_sent_ns, peer_waited_ns = _spin_edges(peer, sender)
+    if not len(peer_sent_ns):
+        return peer_sent_ns
+    cause = np.searchsorted(peer_sent_ns, sent_ns[1:]) - 1  # the last edge that the peer has sent
+    return waited_ns[1:] + peer_waited_ns[cause]
+
+
+def _spin_edges(host: QuicRecord, peer: QuicRecord) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return when a host sent its spin edges, and how long after the arrivals that caused them.
+
+    The first packet that arrives also causes an edge of the client. Edges that only packets caused
+    which the peer has not sent are left out.
+    """
+    sent_ns = host.sent_ns[1:][np.diff(host.first_bytes & SPIN != 0)]
+    known = host.received < len(peer.first_bytes)
+    spin = peer.first_bytes[host.received[known]] & SPIN != 0
+    changed_ns = host.received_ns[known][np.diff(spin, prepend=~spin[:1])]
+    cause = np.searchsorted(changed_ns, sent_ns, side="right") - 1
+    sent_ns, cause = sent_ns[cause >= 0], cause[cause >= 0]
+    return sent_ns, sent_ns - changed_ns[cause]
 
 
 def square_truth(

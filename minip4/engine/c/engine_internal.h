@@ -145,7 +145,7 @@ void pipeline_egress(struct engine *e, struct port *port, struct packet *packet,
 void pipeline_deflect(struct engine *e, struct port *port, struct packet *packet,
                       const struct queue *queue);
 
-/* traffic.c */
+/* queue_discipline.c: the traffic manager */
 void fifo_push(struct fifo *fifo, struct packet *packet);
 struct packet *fifo_pop(struct fifo *fifo);
 void traffic_enqueue(struct engine *e, uint16_t port, struct packet *packet);

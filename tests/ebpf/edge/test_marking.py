@@ -1,6 +1,7 @@
 """A host edge marks, counts and records each packet as a switch with p4src/ampm does."""
 
 import ctypes
+import random
 import signal
 import socket
 import struct
@@ -96,6 +97,36 @@ def switch_of(role: str, methods: Method) -> Switch:
     return switch
 
 
+ROUTER_ALERT = bytes.fromhex("05020000")
+BESIDE = {
+    "before another option": OPTION + ROUTER_ALERT,
+    "between options": ROUTER_ALERT + OPTION + ROUTER_ALERT,
+    "behind padding": bytes(24) + OPTION,  # ends at byte 32
+    "at the end of 16 bytes": bytes.fromhex("3e06") + bytes(6) + OPTION,
+    "at the end of 24 bytes": bytes.fromhex("3e0e") + bytes(14) + OPTION,
+    "in a long header": OPTION + bytes.fromhex("3130") + bytes(48),
+}
+OTHERS = {
+    "inside another option": bytes.fromhex("3e06") + OPTION,
+    "behind 32 bytes": bytes(30) + OPTION,
+    "across 32 bytes": bytes(26) + OPTION,
+    "behind an option that exceeds the header": bytes.fromhex("3eff") + OPTION,
+    "of another length": bytes.fromhex("1206") + OPTION[2:] + bytes(2),
+}
+
+
+def frame_of_options(options: bytes, kind: int = 0, units: int | None = None) -> bytes:
+    """Return a frame with an options header, which is padded with zeros.
+
+    `units` is the length that the header states, in eight bytes. The default is its real length.
+    """
+    units = units or -(-(2 + len(options)) // 8)
+    header = (bytes((17, units - 1)) + options).ljust(8 * units, b"\0")
+    src, dst = IPV6_ADDRESSES
+    ip = IPv6(src=src, dst=dst, nh=kind, fl=0x12345)
+    return bytes(ETHER / ip / Raw(header + bytes(UDP(sport=1, dport=2) / bytes(20))))
+
+
 WHOLE = {
     "plain": frame(),
     "DSCP and ECN of its own": frame(tos=0xF3),
@@ -116,6 +147,10 @@ WHOLE = {
     ),
     "IPv6, another FlowMonID": frame_ipv6(b"\x12\x04\x00\x00\x10\x00", 7),
     "IPv6 with another option": frame_ipv6(bytes.fromhex("1e0400000000"), 7),
+    **{f"IPv6, the option {name}, header {kind}": frame_of_options(options, kind)
+       for name, options in {**BESIDE, **OTHERS}.items() for kind in (0, 60)},
+    **{f"IPv6, the option behind a header of {8 * units} bytes":
+       frame_of_options(bytes(8 * units - 2) + OPTION, units=units) for units in (1, 2, 3)},
     "IPv6 without it": bytes(ETHER / IPv6(src="fd00::1", dst="fd00::2") / UDP()),
     "VLAN": bytes(ETHER / Dot1Q(vlan=5) / IP(**ADDRESSES) / UDP()),
     "not IP": ethernet(bytes(50), 0x88CC, macs=MACS),
@@ -222,6 +257,35 @@ def test_bad_frames_cross_a_veth_and_are_counted_as_at_switches(
             assert sum(kinds.values()) == len(many)
             assert min(kinds[name] for name in kinds if name != "unwritten") > 20
             assert kinds["unwritten"] == 0
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_the_option_is_marked_beside_other_options(edge: Edge, name: str) -> None:
+    edge.watch_all(is_first=True, methods=Method.STEP)
+    data = frame_of_options(BESIDE[name])
+    before, option, after = data.partition(OPTION)
+    marked = edge.pass_on(data, 5 * L + L // 8, outgoing=True)
+    assert marked == before + OPTION[:4] + b"\xc8" + option[5:] + after
+    edge.watch_all(is_first=False, methods=Method.STEP)
+    assert edge.pass_on(marked, 5 * L + L // 8, outgoing=False) == data
+
+
+def test_random_options_are_walked_as_at_switches(edge: Edge) -> None:
+    rng = random.Random(1)
+    methods = Method.STEP | Method.HASHED
+    first = switch_of(FIRST, methods)
+    edge.watch_all(is_first=True, methods=methods)
+    time_us = 5 * L + L // 8
+    for _ in range(300):
+        parts = [
+            rng.randbytes(rng.choice([0, 0, 0, 0, 1, 3]))
+            + rng.choice([b"\0", bytes.fromhex("0100"), ROUTER_ALERT, ROUTER_ALERT, OPTION])
+            for _ in range(rng.randint(1, 6))
+        ]
+        data = frame_of_options(b"".join(parts), rng.choice([0, 60]))
+        assert edge.pass_on(data, time_us, outgoing=True) == left(first, data, time_us), data.hex()
+    same_records(edge, first, methods)
+    assert 60 < edge.edge.kinds()["watched"] < 150
 
 
 def test_what_comes_the_other_way_is_not_counted(edge: Edge) -> None:

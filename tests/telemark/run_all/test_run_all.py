@@ -288,7 +288,8 @@ def test_an_experiment_that_needs_fetched_programs_is_skipped(experiments: Exper
     assert "skipped: needs programs that are not part of Telemark" in said
 
 
-@pytest.mark.parametrize("name", ["xdp_drop", "int_collector", "ebpf_edge", "int_overhead"])
+@pytest.mark.parametrize("name", ["xdp_drop", "int_collector", "ebpf_edge", "int_overhead",
+                                  "oam_compare"])  # fmt: skip
 def test_experiments_that_exclude_bmv2_are_skipped(experiments: Experiments, name: str) -> None:
     experiments.add(name, 2)
     assert experiments.run_all()[0] == 2

@@ -1,5 +1,7 @@
-/* The traffic manager: the queues of each port (with their rates and depths), and the links after
- * the queues. */
+/* The traffic manager: the queue discipline of each port, and the link after the queues. A port has
+ * a queue per priority, with a rate and a depth. Of the queues that may send, the one with the
+ * highest priority sends. A full queue drops the packet that arrives (drop-tail). In real time and
+ * in virtual time, switches use the same queues. */
 #include "engine_internal.h"
 
 void fifo_push(struct fifo *fifo, struct packet *packet)
