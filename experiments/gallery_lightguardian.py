@@ -13,16 +13,18 @@ Claim: All packets that leave a switch have the sketchlet of a model of SuMax an
 of columns. No flow is underestimated at any switch.
 
 Published: The abstract says that all flows are known at each switch within 1.0 to 1.5 s, and that
-this uses 0.07 % of the capacity of the network.
+this uses 0.07 % of the capacity of the network. The load of this run is chosen so that sketchlets
+use 0.07 %; so only the time is reproduced.
 
 Differences: The testbed had 10 Tofino switches and 8 hosts in a fat-tree, with 40 Gbit/s. This run
 has the same numbers of switches and hosts, and links of 100 Mbit/s. The number of columns (64) and
 the selection (k = 3, two of ten packets) are those of the artifact's program for Mininet. The
 testbed had 65,536 columns; relative to the rate of links, this is 164, so the run is repeated with
-164. The load is such that sketchlets use 0.07 % of the capacity. Draws are hashes of packets, so a
-model can repeat them. Cells of an old window count as zero, instead of a reset by the controller.
-In real time, packets cross the network sequentially, because the order of packets at a switch must
-be known. This load is too low for the published numbers. On bmv2, latencies are not compared.
+164. The program for Mininet has 192 sketchlets (three rows of 64); here, a sketchlet has all rows,
+so there are 64. Draws are hashes of packets, so a model can repeat them. Cells of an old window
+count as zero, instead of a reset by the controller. In real time, packets cross the network
+sequentially, because the order of packets at a switch must be known. This load is too low for the
+published numbers. On bmv2, latencies are not compared.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -71,6 +73,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     found = await sweep_seeds(measure, [(each, options) for each in scales], seeds, run)
     samples = [sample for runs in found for each in runs for sample in each.samples]
     published = [] if scale == REAL else reproductions(found)
+    overhead = [each.overhead for runs in found for each in runs]
     return Report(
         samples=[asdict(each) for each in samples],
         checks=[
@@ -80,8 +83,20 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             Check("underestimated flows", sum(each.underestimated for each in samples), 0),
             Check("packets that a switch did not forward", sum(each.lost for each in samples), 0),
             *(check for each in published for check in each.checks()),
+            *(
+                []
+                if scale == REAL
+                else [
+                    Check(
+                        "overhead of sketchlets (% of capacity), as chosen by the load",
+                        np.median(overhead),
+                        0.07,
+                        0.005,
+                    )
+                ]
+            ),
         ],
-        metrics={"overhead_percent": [each.overhead for runs in found for each in runs]},
+        metrics={"overhead_percent": overhead},
         figure=draw([runs[0] for runs in found]),
         caption=caption(options),
         reproductions=published,
@@ -105,11 +120,7 @@ def reproductions(found: Sequence[Sequence[Measured]]) -> list[Reproduction]:
             values = [float(key(each)) for each in times]
             rows.append(Reproduction(claim + f"{name} switch", "abstract", "1.0 to 1.5",
                                      PUBLISHED_S, values, why))  # fmt: skip
-    overhead = [run.overhead for runs in found for run in runs]
-    return [
-        *rows,
-        Reproduction("sketchlets, % of capacity", "abstract", "0.07", (0.065, 0.075), overhead),
-    ]
+    return rows
 
 
 async def measure(scale: Scale, options: argparse.Namespace, run: Run) -> Measured:
