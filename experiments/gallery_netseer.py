@@ -74,7 +74,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
                      [each.coverage for each in full]),
         Reproduction("monitoring traffic relative to the traffic", "abstract", "0.01 %",
                      (0.0, 0.00015), [each.overhead for each in full],
-                     "the trace is short, so a flow has few packets per report" if is_small else ""),
+                     "in a short trace, a flow has few packets per report" if is_small else ""),
     ]  # fmt: skip
     different, wrong = (sum(getattr(each, name) for each in found)
                         for name in ("different", "wrong_notices"))  # fmt: skip
