@@ -28,7 +28,7 @@ CE = 3  # ECN
 class Link(Topo):
     """h1 - s1 - h2; the queue is in front of the link to h2."""
 
-    def build(self, rate_bps: int) -> None:  # type: ignore[override]
+    def build(self, rate_bps: int) -> None:
         self.addSwitch("s1")
         self.addLink(self.addHost("h1"), "s1")
         out = {"rate_bps": rate_bps, "queue_packets": QUEUE_PACKETS}
