@@ -83,8 +83,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    is_small = options.quick or options.time == "real"
-    is_bmv2 = run.target == "bmv2"
+    is_small, is_bmv2 = options.quick or options.time == "real", run.target == "bmv2"
     packets = BMV2_PACKETS if is_bmv2 else SMALL_PACKETS if is_small else PACKETS
     settings = [(mode, packets, True, options) for mode in (COUNTERS, TABLE)]
     if not is_bmv2:
