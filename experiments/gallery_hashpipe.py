@@ -106,7 +106,11 @@ async def measure(memory_kb: int, options: argparse.Namespace, run: Run) -> Samp
         read = np.array([await running.read(stage, slots) for stage in range(1, STAGES + 1)])
     expected = model(stream, functions, slots)
     estimates = totals(read)
-    sizes = {key: int(size) for key, size in zip(keys(stream), stream.counts, strict=True) if size}
+    sizes = {
+        key: int(size)
+        for key, size in zip(traces.flow_keys(stream), stream.counts, strict=True)
+        if size
+    }
     heaviest = sorted(sizes, key=lambda key: -sizes[key])[:HEAVIEST]
     least = sizes[heaviest[-1]]  # flows of equal size are equally heavy
     listed = [key for key, _ in estimates.most_common(HEAVIEST)]
@@ -118,14 +122,6 @@ async def measure(memory_kb: int, options: argparse.Namespace, run: Run) -> Samp
         int((read[:, :, :3] != expected).any(axis=2).sum()),
         running.lost(),
     )  # fmt: skip
-
-
-def keys(stream: Stream) -> list[int]:
-    """Return the 104-bit key of each flow."""
-    return [
-        int(f["source"]) << 72 | int(f["destination"]) << 40 | int(f["protocol"]) << 32
-        | int(f["source_port"]) << 16 | int(f["destination_port"]) for f in stream.flows
-    ]  # fmt: skip
 
 
 def totals(read: NDArray[np.uint64]) -> Counter[int]:
@@ -153,7 +149,9 @@ def model(stream: Stream, functions: HashFunctions, slots: int) -> NDArray[np.ui
                 counts[stage][at], count = count, counts[stage][at]
             if not count:
                 break
-    words = np.array([(key & 2**64 - 1, key >> 64) for key in [*keys(stream), 0]], np.uint64)
+    words = np.array(
+        [(key & 2**64 - 1, key >> 64) for key in [*traces.flow_keys(stream), 0]], np.uint64
+    )
     return np.dstack([words[np.array(flows)], np.array(counts, np.uint64)])
 
 

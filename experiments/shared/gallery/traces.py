@@ -87,6 +87,14 @@ def flow_hashes(stream: Stream) -> NDArray[np.uint32]:
     return np.array([zlib.crc32(flow.tobytes()) for flow in fields], np.uint32)
 
 
+def flow_keys(stream: Stream) -> list[int]:
+    """Return the 104-bit key of each flow: its five fields."""
+    return [
+        int(f["source"]) << 72 | int(f["destination"]) << 40 | int(f["protocol"]) << 32
+        | int(f["source_port"]) << 16 | int(f["destination_port"]) for f in stream.flows
+    ]  # fmt: skip
+
+
 def make_frames(stream: Stream, source_mac: str, destination_mac: str) -> list[bytes]:
     """Return the frames of the packets, in the order of the trace."""
     rows = stream.flows[stream.numbers]
