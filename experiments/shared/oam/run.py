@@ -91,6 +91,11 @@ BLOCKS = {
     "minip4": (SCHEDULE, BOUNDS),
     "bmv2": (Schedule(2 * MIN_BLOCK_US), Bounds(2 * Bmv2Switch.clock_error_us, MIN_WAIT_US)),
 }
+MS = 1_000_000
+# An incident may also affect packets that entered the fabric shortly before its start, and packets
+# that enter after its end, while a queue drains. In real time, packets may wait in a switch longer.
+MARGINS_NS = {"virtual": (5 * MS, 60 * MS), "minip4": (50 * MS, 60 * MS),
+              "bmv2": (130 * MS, 130 * MS)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,7 @@ class Outcome(Measured):
     added_bytes: int  # on all links between switches, in data, reports and probes
     accounting: PacketAccounting
     schedule: Schedule  # blocks of AM-PM
+    margins_ns: tuple[int, int]  # time before and after an incident during which it has effects
 
 
 async def measure(setting: Setting) -> Outcome:
@@ -205,6 +211,7 @@ def make_outcome(
         added_bytes=_added_bytes(net, traffic),
         accounting=PacketAccounting.from_network(net, measured.sent),
         schedule=setting.schedule,
+        margins_ns=MARGINS_NS[setting.run.target if setting.is_stamped else "virtual"],
     )  # fmt: skip
 
 

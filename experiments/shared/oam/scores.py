@@ -15,9 +15,6 @@ from experiments.shared.oam.observations import (
 )
 from experiments.shared.oam.run import Outcome
 
-# An incident may also affect packets that entered the fabric shortly before its start, and packets
-# that enter after its end, while a queue drains.
-AHEAD_NS, GRACE_NS = 5_000_000, 60_000_000
 EVENT_OF = {Kind.LOSS: LOSS, Kind.QUEUE: DELAY, Kind.SLOW: DELAY, Kind.REROUTE: PATH}
 
 
@@ -90,7 +87,7 @@ def _score(outcome: Outcome, observed: Observed, incident: Incident) -> Score:
         incident=incident,
         detected=bool(events),
         located=any(event.where == (incident.where,) for event in events),
-        detection_s=(known_ns - start_ns - AHEAD_NS) / 1e9,
+        detection_s=(known_ns - outcome.spans[incident][0]) / 1e9,
         loss=_measured_loss(observed, events, span, int(np.count_nonzero(in_span)), incident),
         true_loss=float(truth.lost[in_span].mean()),
         added_delay_ms=_measured_delay_ms(observed, span),
@@ -120,8 +117,8 @@ def _measured_delay_ms(observed: Observed, span: Span) -> float:
 
 
 def _span_ns(outcome: Outcome, incident: Incident) -> Span:
-    begin_ns, end_ns = outcome.spans[incident]
-    return begin_ns - AHEAD_NS, end_ns + GRACE_NS
+    (begin_ns, end_ns), (ahead_ns, grace_ns) = outcome.spans[incident], outcome.margins_ns
+    return begin_ns - ahead_ns, end_ns + grace_ns
 
 
 def _overlaps(event: Event, span: Span) -> bool:

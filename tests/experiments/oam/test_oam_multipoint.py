@@ -50,7 +50,7 @@ def observed(
     outcome = Outcome(
         method=MULTIPOINT, truth=Truth(none, none), passages=Passages(none, {}), spans={},
         clock_errors_us={}, spines={}, ports={}, nodes={}, egress={}, added_bytes=0,
-        accounting=unused, schedule=SCHEDULE, blocks=reports,
+        accounting=unused, schedule=SCHEDULE, blocks=reports, margins_ns=(0, 0),
     )  # fmt: skip
     return observe(outcome, LATE_NS)
 

@@ -20,7 +20,7 @@ from experiments.shared.oam.observations import (
     Sample,
     Segments,
 )
-from experiments.shared.oam.run import BLOCKS, INT_XD, Outcome
+from experiments.shared.oam.run import BLOCKS, INT_XD, MARGINS_NS, Outcome
 from experiments.shared.oam.scores import (
     Score,
     count_located_losses,
@@ -60,7 +60,7 @@ def outcome(
     return Outcome(
         method=INT_XD, truth=truth, passages=passages, spans=spans, clock_errors_us={}, spines={},
         ports={}, nodes={}, egress={}, added_bytes=0, accounting=unused,
-        schedule=BLOCKS["minip4"][0],
+        schedule=BLOCKS["minip4"][0], margins_ns=MARGINS_NS["virtual"],
     )  # fmt: skip
 
 
