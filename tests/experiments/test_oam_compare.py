@@ -13,11 +13,22 @@ from scripts import run, samples
 from experiments.shared.oam.incidents import (
     Incident,
     Kind,
+    Pace,
     cross_flows,
     data_flows,
     plan,
 )
-from experiments.shared.oam.run import IN_PACKETS, MARKINGS, PING, POSTCARDS, PROBES, STAMP_1
+from experiments.shared.oam.run import (
+    IN_PACKETS,
+    MARKINGS,
+    MULTIPOINT,
+    ONE_BIT,
+    PING,
+    POSTCARDS,
+    PROBES,
+    STAMP_1,
+    TWO_BITS,
+)
 from experiments.shared.oam.scores import Score
 
 
@@ -34,7 +45,9 @@ def test_methods_find_the_incidents_that_they_can_see(tmp_path: Path) -> None:
     assert located(POSTCARDS, *Kind) == {"True"}
     assert located(IN_PACKETS, Kind.QUEUE, Kind.SLOW, Kind.REROUTE) == {"True"}
     assert located(IN_PACKETS, Kind.LOSS) == {"False"}
-    assert located(tuple(MARKINGS), Kind.LOSS, Kind.SLOW, Kind.REROUTE) == {"True"}
+    assert located((ONE_BIT, TWO_BITS), Kind.LOSS) == {"True"}
+    assert located((MULTIPOINT,), Kind.LOSS) == {"False"}
+    assert located(tuple(MARKINGS), Kind.SLOW, Kind.REROUTE) == {"True"}
     assert (tmp_path / "oam_compare.png").stat().st_size > 10_000
 
 
@@ -55,14 +68,14 @@ def found(method: str, **changes: Any) -> Found:
         is_seen = (can_see_loss or incident.kind is not Kind.LOSS) and (
             not one_spine or incident.spine == "s3"
         )
-        return Score(
-            method, incident, is_seen, is_seen and method not in PROBES, 0.1, 0.05, 0.05, 2, 2
-        )
+        names_link = method not in PROBES and (method, incident.kind) != (MULTIPOINT, Kind.LOSS)
+        return Score(method, incident, is_seen, is_seen and names_link, 0.1, 0.05, 0.05, 2, 2)
 
     perfectly = Found(
-        method=method, scores=[perfect(each) for each in plan(1, 1)], spines={"s3", "s4"},
+        method=method, scores=[perfect(each) for each in plan(1, 1, Pace())], spines={"s3", "s4"},
         packets=1000, lost=50, lost_measured=50, lost_located=50, reports=10, added_bytes=0,
-        false_alarms=0, delayed=0, is_real=False, accounting=NoAccounting(),  # type: ignore[arg-type]
+        false_alarms=0, delayed=0, wrong_delays=0,
+        accounting=NoAccounting(),  # type: ignore[arg-type]
     )  # fmt: skip
     return replace(perfectly, **changes)
 
@@ -93,6 +106,8 @@ def test_perfect_results_pass(method: str) -> None:
         ("IOAM trace", {"scores": without("IOAM trace", "located", Kind.REROUTE)},
          "incidents located: reroute (fraction)"),
         ("INT-MD", {"false_alarms": 1}, "false alarms"),
+        ("ping", {"wrong_delays": 1}, "delays that differ from ground truth"),
+        (MULTIPOINT, {"lost_located": 49}, "lost packets located"),
         ("ping", {"spines": {"s3"}}, "spines that data flows use"),
     ],
 )  # fmt: skip
@@ -120,8 +135,8 @@ def test_unsuitable_options_are_rejected(
 
 
 def test_flows_of_incidents_have_other_ids_than_data_flows() -> None:
-    incidents = plan(1, 1)
-    flows = [*data_flows(500, 10_000, 1.0), *cross_flows(incidents)]
+    pace = Pace()
+    flows = [*data_flows(500, 10_000, 1.0), *cross_flows(plan(1, 1, pace), pace)]
     assert len({flow.id for flow in flows}) == len(flows)
 
 
@@ -130,9 +145,3 @@ def test_errors_are_means_over_the_incidents_of_the_kind() -> None:
               for each in found("INT-XD").scores]  # fmt: skip
     assert found("INT-XD", scores=scores).loss_error() == pytest.approx(0.02)
     assert np.isclose(found("INT-XD").delay_error_ms(), 0)
-
-
-def test_in_real_time_a_delay_by_the_machine_may_look_like_an_incident() -> None:
-    other = [replace(each, detected=True) for each in found(PING).scores]
-    checks = oam_compare.make_checks(found(PING, scores=other, is_real=True))
-    assert all(check.passed for check in checks)

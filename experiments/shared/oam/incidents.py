@@ -26,9 +26,26 @@ RATE_BPS, DELAY_US, QUEUE = 20_000_000, 500, 1000
 SLOW_DELAY_US = 10_500  # delay of a link during the incident
 LOSS_PROBABILITY = 0.05
 CROSS_BYTES, CROSS_LOAD = 1000, 1.3
+LINK_PPS = RATE_BPS // (8 * CROSS_BYTES)  # of cross traffic
 CROSS_FLOWS = 10_000  # first id of a cross flow, above those of data flows
 DATA_BYTES = 200
 PERIOD_S, LASTS_S, BURST_S = 1.05, 0.5, 0.05  # interval, duration; burst that fills a queue
+AFTER_S = 0.7  # duration of traffic after the last incident
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Rates and durations that suit a target."""
+
+    slower: int = 1  # factor by which the rate of the data is lower
+    stretch: int = 1  # factor of all durations
+    # rate of the queues that cross traffic fills, in packets/s
+    queue_pps: int = LINK_PPS
+
+
+# On bmv2, blocks of AM-PM are longer, so all durations are longer. The queue is in bmv2, and not in
+# the link, because programs on bmv2 do not see the queues of links.
+PACES = {"minip4": Pace(), "bmv2": Pace(slower=10, stretch=2, queue_pps=700)}
 
 
 class Kind(Enum):
@@ -63,14 +80,14 @@ class Incident:
         return SOURCE_LEAF, SOURCE_LEAF
 
 
-def plan(rounds: int, seed: int) -> list[Incident]:
+def plan(rounds: int, seed: int, pace: Pace) -> list[Incident]:
     """Return each kind of incident at each spine, once per round, at random phases of a block."""
     rng = np.random.default_rng(seed)
     found = []
     cases = [(kind, spine) for _ in range(rounds) for kind in Kind for spine in SPINES]
     for number, (kind, spine) in enumerate(cases, start=1):
-        start_s = PERIOD_S * number - LASTS_S + rng.uniform(-0.2, 0.2)
-        lasts_s = BURST_S if kind is Kind.QUEUE else LASTS_S
+        start_s = pace.stretch * (PERIOD_S * number - LASTS_S + rng.uniform(-0.2, 0.2))
+        lasts_s = pace.stretch * (BURST_S if kind is Kind.QUEUE else LASTS_S)
         found.append(Incident(kind, spine, round(start_s, 6), round(start_s + lasts_s, 6)))
     return found
 
@@ -101,12 +118,12 @@ def data_flows(flows: int, rate_pps: float, lasts_s: float) -> list[Flow]:
     ]  # fmt: skip
 
 
-def cross_flows(incidents: Sequence[Incident]) -> list[Flow]:
+def cross_flows(incidents: Sequence[Incident], pace: Pace) -> list[Flow]:
     """Return the bursts that fill queues."""
-    rate_pps = CROSS_LOAD * RATE_BPS / 8 / CROSS_BYTES
+    rate_pps = CROSS_LOAD * pace.queue_pps
     return [
         Flow(CROSS_FLOWS + number, CROSS_SENDER, CROSS_RECEIVERS[each.spine], rate_pps,
-             round(rate_pps * BURST_S), CROSS_BYTES, after_s=each.start_s)
+             round(rate_pps * pace.stretch * BURST_S), CROSS_BYTES, after_s=each.start_s)
         for number, each in enumerate(incidents) if each.kind is Kind.QUEUE
     ]  # fmt: skip
 
@@ -126,15 +143,27 @@ def next_hop_setter(net: Network, leaf: fy.Switch) -> SetSpine:
     return set_next_hop
 
 
+Span = tuple[int, int]
+"""Begin and end of an incident, in ns of the common clock."""
+
+
 async def cause(
     net: Network, set_spine: SetSpine, incidents: Sequence[Incident], start_ns: int, clock: Clock
-) -> None:
-    """Cause the incidents except queues, which cross flows cause."""
+) -> dict[Incident, Span]:
+    """Cause the incidents except queues, which cross flows cause. Return when each one happened."""
+    spans = {}
     for incident in incidents:
         begin, end = _changes(net, set_spine, incident)
-        for change, at_s in ((begin, incident.start_s), (end, incident.end_s)):
-            await clock.sleep_until(start_ns + round(at_s * 1e9))
-            await change()
+        begin_ns, end_ns = (
+            start_ns + round(each * 1e9) for each in (incident.start_s, incident.end_s)
+        )
+        await clock.sleep_until(begin_ns)
+        await begin()
+        await clock.sleep_until(end_ns)
+        await end()
+        # In real time, the last change takes effect later than planned.
+        spans[incident] = begin_ns, clock.now_ns()
+    return spans
 
 
 Change = Callable[[], Awaitable[None]]

@@ -1,21 +1,19 @@
 """The same traffic and incidents in IPv6, watched by IOAM."""
 
-import argparse
 import struct
 from collections.abc import Sequence
-from ipaddress import IPv6Address
+from ipaddress import ip_address
 
 import finsy as fy
-import numpy as np
-from numpy.typing import NDArray
 from scapy.layers.inet import UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
 from collectors.ioam.options import TraceType
-from controllers.connection import connections, cpu_ports
+from controllers.connection import connections
 from controllers.ioam.domain import Domain, Route, configure
 from controllers.ioam.flows import DirectExportOption, IoamFlow, TraceOption
+from experiments.shared.int.on_bmv2 import find_clocks
 from experiments.shared.int.reports import KeepingCollector
 from experiments.shared.ioam.hosts import FrameKeeper
 from experiments.shared.oam.incidents import (
@@ -27,26 +25,21 @@ from experiments.shared.oam.incidents import (
     SINK_LEAF,
     SOURCE_LEAF,
     SPINES,
-    Incident,
     SetSpine,
     cause,
-    cross_flows,
-    data_flows,
-    fabric,
 )
 from experiments.shared.oam.run import (
     IOAM_DEX,
     IOAM_TRACE,
     READY_NS,
+    Measured,
     Outcome,
-    Truth,
-    egress_ports,
-    fabric_captures,
+    Setting,
+    limit_cross_queues,
+    make_outcome,
 )
-from telemark.accounting import pcap
-from telemark.accounting.packet_accounting import PacketAccounting
+from experiments.shared.oam.truth import IPV6, HostTraffic
 from telemark.network import Network
-from telemark.session.run import Run
 from telemark.traffic.flows import Flow
 
 UDP_NUMBER = 17
@@ -63,45 +56,36 @@ SOURCES = {SENDER: "fd00:1::1", CROSS_SENDER: "fd00:2::1"}
 PREFIXES = {RECEIVER: "fd00:4::", **dict(zip(CROSS_RECEIVERS.values(), ("fd00:5::", "fd00:6::"),
                                              strict=True))}  # fmt: skip
 ROUTER_MAC = "02:00:00:00:ff:02"  # switches route frames to a MAC address that they do not know
-# offsets in a frame without options
-VERSION, SOURCE_HOST, DESTINATION_END, PORT, SEQUENCE = 14, 22, 52, 56, 62
+SEQUENCE = IPV6.udp + 8 + IPV6.number  # offset of the sequence number in a frame without options
 FINISH_NS = 500_000_000  # max time until the last packet and report have arrived
 
 
-async def measure_ioam(
-    method: str, incidents: Sequence[Incident], options: argparse.Namespace, run: Run
-) -> Outcome:
-    """Run one IOAM method."""
-    lasts_s = incidents[-1].end_s + 0.7
-    data = data_flows(options.flows, options.rate, lasts_s)
-    cross = cross_flows(incidents)
-    topo = fabric()
-    with Network(topo, run, program=PROGRAM, switch_options=cpu_ports(topo)) as net:
+async def measure_ioam(setting: Setting) -> Outcome:
+    """Run an IOAM method."""
+    run, data, cross = setting.run, setting.data, setting.cross
+    with setting.network(PROGRAM) as net:
         kept = net.run_application(COLLECTOR, KeepingCollector())
+        limit_cross_queues(net, setting)
         for host in PREFIXES:
             net.run_application(host, FrameKeeper())
         async with connections(net) as switches:
-            await configure(net, switches, _domain(net, data, method))
+            clocks = await find_clocks(switches, run.clock) if net.has_panels else {}
+            await configure(
+                net,
+                switches,
+                _domain(net, data, setting.method),
+                {name: offset_us for name, (offset_us, _) in clocks.items()},
+            )
             start_ns = run.clock.now_ns() + READY_NS
             _send(net, SENDER, data, start_ns)
             _send(net, CROSS_SENDER, cross, start_ns)
             set_spine = _route_setter(net, switches[SOURCE_LEAF], data)
-            await cause(net, set_spine, incidents, start_ns, run.clock)
-            await run.clock.sleep_until(start_ns + round(lasts_s * 1e9) + FINISH_NS)
-    return Outcome(
-        method=method,
-        start_ns=start_ns,
-        truth=_truth(net),
-        spines=_spines(net, data),
-        pings=None,
-        sessions=[],
-        kept=kept.result,
-        nodes=dict(enumerate(topo.switches(), start=1)),
-        egress=egress_ports(net),
-        blocks=[],
-        added_bytes=_added_bytes(net, data, cross),
-        accounting=PacketAccounting.from_network(net, {}),
-    )
+            spans = await cause(net, set_spine, setting.incidents, start_ns, run.clock)
+            await run.clock.sleep_until(start_ns + round(setting.lasts_s * 1e9) + FINISH_NS)
+    errors_us = {name: error_us for name, (_, error_us) in clocks.items()}
+    addresses = {host: ip_address(source).packed for host, source in SOURCES.items()}
+    measured = Measured(spans=spans, clock_errors_us=errors_us, kept=kept.result)
+    return make_outcome(setting, net, HostTraffic(IPV6, addresses, [*data, *cross]), measured)
 
 
 def _address(flow: Flow) -> str:
@@ -111,19 +95,6 @@ def _address(flow: Flow) -> str:
 
 def _spine(flow: Flow) -> str:
     return SPINES[flow.id % len(SPINES)]
-
-
-def _spines(net: Network, data: Sequence[Flow]) -> dict[int, str]:
-    """Return the spine to which the source leaf sends most packets of each flow."""
-    found = {}
-    for spine in SPINES:
-        frames = pcap.read(net.capture(SOURCE_LEAF, spine, "out"))
-        # a data flow has its id at the end of its destination address
-        found[spine] = _number(frames.bytes[_is_from(frames, SENDER)], DESTINATION_END, ">u2")
-    return {
-        flow.port: max(SPINES, key=lambda each: np.count_nonzero(found[each] == flow.id))
-        for flow in data
-    }  # fmt: skip
 
 
 def _domain(net: Network, data: Sequence[Flow], method: str) -> Domain:
@@ -174,47 +145,3 @@ def _send(net: Network, host: str, flows: Sequence[Flow], start_ns: int) -> None
             frames.append((at_ns, whole[:SEQUENCE] + number + whole[SEQUENCE + len(number) :]))
     frames.sort(key=lambda each: each[0])
     net.send_frames(host, [at_ns for at_ns, _ in frames], [frame for _, frame in frames])
-
-
-def _truth(net: Network) -> Truth:
-    """Return the data packets, from captures at the edge of the fabric."""
-    sent = _packets(pcap.read(net.capture(SOURCE_LEAF, SENDER, "in")))
-    received = _packets(pcap.read(net.capture(SINK_LEAF, RECEIVER, "out")))
-    sent_ns = np.array([*sent.values()], np.int64)
-    delays = [received[key] - at_ns if key in received else -1 for key, at_ns in sent.items()]
-    return Truth(sent_ns, np.array(delays, np.int64))
-
-
-def _packets(frames: pcap.Frames) -> dict[tuple[int, int], int]:
-    """Return the time of each IPv6 packet, by UDP port and sequence number."""
-    data = frames.bytes[_is_ipv6(frames)]
-    ports = _number(data, PORT, ">u2")
-    sequences = _number(data, SEQUENCE, ">u4")
-    keys = zip(ports.tolist(), sequences.tolist(), strict=True)
-    return dict(zip(keys, frames.time_ns[_is_ipv6(frames)].tolist(), strict=True))
-
-
-def _is_ipv6(frames: pcap.Frames) -> NDArray[np.bool_]:
-    return np.asarray(frames.bytes[:, VERSION] >> 4 == 6)
-
-
-def _is_from(frames: pcap.Frames, host: str) -> NDArray[np.bool_]:
-    """Return which frames are IPv6 packets with the source address of a host."""
-    first_word = int(IPv6Address(SOURCES[host])) >> 96
-    return _is_ipv6(frames) & (_number(frames.bytes, SOURCE_HOST, ">u4") == first_word)
-
-
-def _number(data: NDArray[np.uint8], at: int, kind: str) -> NDArray[np.int64]:
-    size = np.dtype(kind).itemsize
-    return np.ascontiguousarray(data[:, at : at + size]).view(kind)[:, 0].astype(np.int64)
-
-
-def _added_bytes(net: Network, data: Sequence[Flow], cross: Sequence[Flow]) -> int:
-    """Return the bytes that telemetry adds on links between switches."""
-    added = 0
-    for link in fabric_captures(net):
-        frames = pcap.read(link)
-        added += int(frames.length.sum())
-        for source, flows in ((SENDER, data), (CROSS_SENDER, cross)):
-            added -= int(np.count_nonzero(_is_from(frames, source))) * flows[0].size
-    return added

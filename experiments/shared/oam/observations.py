@@ -1,24 +1,43 @@
 """Events and delays that each method observes: lost packets, late packets, and changed paths."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
 from collectors.int.index import Limits
+from controllers.ampm.clusters import Cluster, flow_graph, monitoring_links, partition
+from controllers.ampm.collector import BlockReport
 from controllers.ampm.records import Point, PointRecord, mean_delay, pulse_delay
-from experiments.shared.int.marking import SCHEDULE
-from experiments.shared.oam.incidents import SINK_LEAF, SOURCE_LEAF, SPINES, Where
+from experiments.shared.oam.incidents import (
+    RECEIVER,
+    SENDER,
+    SINK_LEAF,
+    SOURCE_LEAF,
+    SPINES,
+    Where,
+    fabric,
+)
 from experiments.shared.oam.run import (
+    ALL_FLOWS,
     MARKINGS,
+    MULTIPOINT,
     ONE_BIT,
     POSTCARDS,
     SWITCHES,
     Outcome,
 )
+from experiments.shared.oam.truth import (
+    ARRIVAL,
+    DEPARTURE,
+    PROBE_SENT,
+    PROBE_TAKEN,
+    REPLY_TAKEN,
+    Passage,
+    ProbeRecord,
+)
 from telemark.apps.icmp import PingRecord
-from telemark.apps.stamp.sender import SessionRecord
 from telemark.apps.stamp.statistics import measure_path
 
 # A delay is an event if it exceeds the minimum by more than this. In real time, the machine itself
@@ -27,6 +46,13 @@ LATE_NS = {"virtual": 500_000, "real": 4_000_000}
 TIMEOUT_NS = 100_000_000  # a probe without an answer is lost after this time
 SETTLE_NS = round(Limits().settle_us * 1000)  # time for all reports of a packet to arrive
 LOSS, DELAY, PATH = "loss", "delay", "path"
+Places = tuple[Where, ...]
+"""An event happened at one of these links and switches."""
+ANYWHERE: Places = ()  # between the hosts
+Times = tuple[int, int, int]
+"""Times of the first and the last packet of an event, and the time at which a method knows it."""
+
+REROUTED: Places = ((SOURCE_LEAF, SOURCE_LEAF),)  # the source leaf selects the path
 
 
 class Event(NamedTuple):
@@ -36,8 +62,9 @@ class Event(NamedTuple):
     first_ns: int
     last_ns: int
     known_ns: int  # time at which the method knows it
-    where: Where | None  # None: anywhere between the hosts
+    where: Places
     packets: int = 1  # number of lost packets
+    passage: Passage | None = None  # of late packets
 
 
 class Sample(NamedTuple):
@@ -54,52 +81,59 @@ class Observed:
 
     events: list[Event] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
+    # shortest delays, which decide what is late
+    shortest: list[Passage] = field(default_factory=list)
     probes_ns: list[int] | None = None  # send times of probes; None for methods without probes
     reports: int = 0  # reports, switch readouts or probes
 
 
 class Segments:
-    """Delays of the parts of the path. events() needs the minimum of all delays of a part."""
+    """Delays of the parts of the path. find_late() needs all delays of a part."""
 
     def __init__(self) -> None:
-        self._delays: defaultdict[Where, list[tuple[float, int, int, int]]] = defaultdict(list)
+        self._seen: defaultdict[Places, list[tuple[Passage, Times]]] = defaultdict(list)
 
-    def add(
-        self, where: Where, delay_ns: float, first_ns: int, last_ns: int, known_ns: int
-    ) -> None:  # fmt: skip
-        """Add a delay of packets of the time from `first_ns` to `last_ns`."""
-        self._delays[where].append((delay_ns, first_ns, last_ns, known_ns))
+    def add(self, where: Places, passage: Passage, times: Times) -> None:
+        """Add a delay of packets of these times."""
+        self._seen[where].append((passage, times))
 
-    def events(self, late_ns: int) -> Iterator[Event]:
-        """Yield an event per delay that exceeds the minimum of its segment by `late_ns`."""
-        for where, delays in self._delays.items():
-            limit_ns = min(delays)[0] + late_ns
-            for delay_ns, first_ns, last_ns, known_ns in delays:
-                if delay_ns > limit_ns:
-                    yield Event(DELAY, first_ns, last_ns, known_ns, where)
+    def find_late(self, late_ns: int, found: Observed) -> None:
+        """Add an event per delay that exceeds the minimum of its segment by `late_ns`."""
+        for where, seen in self._seen.items():
+            shortest = min((passage for passage, _ in seen), key=lambda each: each.delay_ns)
+            found.shortest.append(shortest)
+            found.events += [
+                Event(DELAY, *times, where, passage=passage) for passage, times in seen
+                if passage.delay_ns > shortest.delay_ns + late_ns
+            ]  # fmt: skip
 
 
 def observe(outcome: Outcome, late_ns: int) -> Observed:
     """Return what the method of a run observed; see LATE_NS."""
     if outcome.kept is not None:
         return _observed_by_reports(outcome, late_ns)
+    if outcome.method == MULTIPOINT:
+        return _observed_by_clusters(outcome, late_ns)
     if outcome.method in MARKINGS:
         return _observed_by_marking(outcome, late_ns)
-    if outcome.pings is not None:
-        return _observed_by_ping(outcome.pings, late_ns)
-    return _observed_by_stamp(outcome.sessions, late_ns)
+    return _observed_by_probes(outcome.probes, late_ns)
 
 
-def _observed_by_ping(pings: PingRecord, late_ns: int) -> Observed:
-    sent_ns = pings.sent_ns.tolist()
-    found = Observed(probes_ns=sent_ns, reports=len(sent_ns))
-    limit_ns = pings.round_trip_ns.min() + late_ns
-    answered = set(pings.replies["sequence"].tolist())
-    for at_ns, known_ns in pings.replies[["sent_ns", "received_ns"]].tolist():
-        found.samples.append(Sample(at_ns, at_ns, known_ns - at_ns))
-        if known_ns - at_ns > limit_ns:
-            found.events.append(Event(DELAY, at_ns, at_ns, known_ns, None))
-    found.events += _unanswered(sent_ns, answered)
+def _observed_by_probes(probes: Mapping[int, ProbeRecord], late_ns: int) -> Observed:
+    probes_ns: list[int] = []
+    found = Observed(probes_ns=probes_ns)
+    for flow, record in probes.items():
+        sent_ns = record.sent_ns.tolist()
+        probes_ns += sent_ns
+        found.reports += len(sent_ns)
+        answers = [*_answers(flow, record)]
+        segments = Segments()
+        for _, seen, known_ns in answers:
+            at_ns = int(seen.start_ns)
+            found.samples.append(Sample(at_ns, at_ns, seen.delay_ns))
+            segments.add(ANYWHERE, seen, (at_ns, at_ns, known_ns))
+        segments.find_late(late_ns, found)
+        found.events += _unanswered(sent_ns, {sequence for sequence, *_ in answers})
     return found
 
 
@@ -107,28 +141,25 @@ def _unanswered(sent_ns: Sequence[int], answered: Container[int]) -> Iterator[Ev
     """Yield the loss of each probe that has no answer."""
     for sequence, at_ns in enumerate(sent_ns):
         if sequence not in answered:
-            yield Event(LOSS, at_ns, at_ns, at_ns + TIMEOUT_NS, None)
+            yield Event(LOSS, at_ns, at_ns, at_ns + TIMEOUT_NS, ANYWHERE)
 
 
-def _observed_by_stamp(sessions: Iterable[SessionRecord], late_ns: int) -> Observed:
-    probes_ns: list[int] = []
-    found = Observed(probes_ns=probes_ns)
-    for session in sessions:
-        path = measure_path(session)
-        sent_ns = session.sent_ns.tolist()
-        probes_ns += sent_ns
-        found.reports += len(sent_ns)
-        limit_ns = min(path.forward_ns) + late_ns
-        round_trips = (path.sent_ns, path.forward_ns, path.round_trip_ns)
-        for at_ns, forward_ns, round_trip_ns in zip(
-            *(array.tolist() for array in round_trips), strict=True
-        ):
-            found.samples.append(Sample(at_ns, at_ns, forward_ns))
-            if forward_ns > limit_ns:
-                known_ns = at_ns + round_trip_ns
-                found.events.append(Event(DELAY, at_ns, at_ns, known_ns, None))
-        found.events += _unanswered(sent_ns, set(path.sequence.tolist()))
-    return found
+def _answers(flow: int, record: ProbeRecord) -> Iterator[tuple[int, Passage, int]]:
+    """Yield the number of each answered probe, its delay, and when the delay is known.
+
+    STAMP measures the one-way delay, and ping the round-trip delay.
+    """
+    if isinstance(record, PingRecord):
+        for sequence, at_ns, known_ns, _ in record.replies.tolist():
+            yield sequence, Passage(flow, (PROBE_SENT,), at_ns, (REPLY_TAKEN,), known_ns), known_ns
+        return
+    path = measure_path(record)
+    arrays = path.sequence, path.sent_ns, path.forward_ns, path.round_trip_ns
+    for sequence, at_ns, forward_ns, round_trip_ns in zip(
+        *(array.tolist() for array in arrays), strict=True
+    ):
+        seen = Passage(flow, (PROBE_SENT,), at_ns, (PROBE_TAKEN,), at_ns + forward_ns)
+        yield sequence, seen, at_ns + round_trip_ns
 
 
 class SwitchTransit(NamedTuple):
@@ -188,25 +219,44 @@ def _observed_by_reports(outcome: Outcome, late_ns: int) -> Observed:
             continue  # its report was lost
         at_ns = packet.transits[SOURCE_LEAF].ingress_ns
         route = [packet.transits[name] for name in SWITCHES if name in packet.transits]
+        times = at_ns, at_ns, packet.known_ns
         for each in route:
-            where = each.switch, each.switch
-            segments.add(where, each.latency_ns, at_ns, at_ns, packet.known_ns)
+            passage = Passage(
+                port, (Point(each.switch, ARRIVAL),), each.ingress_ns,
+                (Point(each.switch, DEPARTURE),), each.ingress_ns + each.latency_ns,
+            )  # fmt: skip
+            segments.add(((each.switch, each.switch),), passage, times)
         for one, other in pairwise(route):
-            link_ns = other.ingress_ns - one.egress_ns
-            segments.add((one.switch, other.switch), link_ns, at_ns, at_ns, packet.known_ns)
+            passage = Passage(
+                port, (Point(one.switch, DEPARTURE),), one.egress_ns,
+                (Point(other.switch, ARRIVAL),), other.ingress_ns,
+            )  # fmt: skip
+            segments.add(((one.switch, other.switch),), passage, times)
         last = route[-1]
         if last.switch == SINK_LEAF:
             found.samples.append(Sample(at_ns, at_ns, last.egress_ns - at_ns))
         elif outcome.method in POSTCARDS:
-            where = last.switch, last.next_switch
+            where = ((last.switch, last.next_switch),)
             found.events.append(Event(LOSS, at_ns, at_ns, packet.known_ns + SETTLE_NS, where))
         if packet.spine is not None:
             if spines.setdefault(port, packet.spine) != packet.spine:
-                where = SOURCE_LEAF, SOURCE_LEAF
-                found.events.append(Event(PATH, at_ns, at_ns, packet.known_ns, where))
+                found.events.append(Event(PATH, *times, REROUTED))
             spines[port] = packet.spine
-    found.events += segments.events(late_ns)
+    segments.find_late(late_ns, found)
     return found
+
+
+def _block_times(outcome: Outcome, block: BlockReport) -> Times:
+    schedule = outcome.schedule
+    start_ns = 1000 * schedule.start_us(block.block)
+    end_ns = start_ns + 1000 * schedule.block_us
+    return start_ns, end_ns, 1000 * schedule.reading_us(block.block)
+
+
+def _used_spines(records: Mapping[Point, PointRecord]) -> dict[str, int]:
+    """Return the number of packets at each spine that packets used."""
+    used = {name: records[Point(name, ARRIVAL)].packets for name in SPINES}
+    return {name: packets for name, packets in used.items() if packets}
 
 
 def _observed_by_marking(outcome: Outcome, late_ns: int) -> Observed:
@@ -214,31 +264,115 @@ def _observed_by_marking(outcome: Outcome, late_ns: int) -> Observed:
     segments = Segments()
     spines: dict[int, set[str]] = {}  # flow -> spines that it used in the last block
     for block in outcome.blocks:
-        start_ns = 1000 * SCHEDULE.start_us(block.block)
-        times = (start_ns, start_ns + 1000 * SCHEDULE.block_us,
-                 1000 * SCHEDULE.reading_us(block.block))  # fmt: skip
+        times = _block_times(outcome, block)
         for flow in block.records:
             records = block.known_records(flow)
-            used = {name: records[Point(name, "arrivals")].packets for name in SPINES}
-            now = {name for name, packets in used.items() if packets}
-            if not now:
+            used = _used_spines(records)
+            if not used:
                 continue
-            if now - spines.setdefault(flow, now):
-                found.events.append(Event(PATH, *times, (SOURCE_LEAF, SOURCE_LEAF)))
-            spines[flow] = now
-            path = [SOURCE_LEAF, max(now, key=lambda name: used[name]), SINK_LEAF]
+            if used.keys() - spines.setdefault(flow, {*used}):
+                found.events.append(Event(PATH, *times, REROUTED))
+            spines[flow] = {*used}
+            path = [SOURCE_LEAF, max(used, key=lambda name: used[name]), SINK_LEAF]
             found.events += _losses(records, path, times)
-            for ends, sample in _delays(records, path, times, outcome.method):
-                if ends == (SOURCE_LEAF, SINK_LEAF):
-                    found.samples.append(sample)
+            points = [Point(switch, name) for switch in path for name in (ARRIVAL, DEPARTURE)]
+            for one, other in (*pairwise(points), (points[0], points[-1])):
+                seen = _passage(outcome, records, flow, one, other)
+                if seen is None:
+                    continue
+                span_ns = _span_ns(times, seen)
+                if (one, other) == (points[0], points[-1]):
+                    found.samples.append(Sample(*span_ns, seen.delay_ns))
                 else:
-                    segments.add(ends, sample.delay_ns, *sample[:2], times[2])
-    found.events += segments.events(late_ns)
+                    segments.add(((one.switch, other.switch),), seen, (*span_ns, times[2]))
+    segments.find_late(late_ns, found)
     return found
 
 
+def _passage(
+    outcome: Outcome, records: Mapping[Point, PointRecord], flow: int, one: Point, other: Point
+) -> Passage | None:  # fmt: skip
+    """Return the times of the pulse, or the mean times of a block, at two points of a flow."""
+    before, after = records[one], records[other]
+    port = outcome.ports[flow]
+    if outcome.method == ONE_BIT:
+        return _mean_passage(outcome, port, ((one,), before), ((other,), after))
+    if pulse_delay(before, after).problem:
+        return None
+    return Passage(port, (one,), 1000 * before.pulse_us, (other,), 1000 * after.pulse_us)
+
+
+def _mean_passage(
+    outcome: Outcome, port: int | None, start: tuple[Sequence[Point], PointRecord],
+    end: tuple[Sequence[Point], PointRecord],
+) -> Passage | None:  # fmt: skip
+    """Return the mean times of a block at points with these records; None after a loss."""
+    (one, before), (other, after) = start, end
+    if mean_delay(before, after).problem:
+        return None
+    start_us = outcome.schedule.start_us(before.block)
+    mean_ns = [1000 * (start_us + each.sum_us / each.packets) for each in (before, after)]
+    return Passage(port, tuple(one), mean_ns[0], tuple(other), mean_ns[1], before.block)
+
+
+def _observed_by_clusters(outcome: Outcome, late_ns: int) -> Observed:
+    """Return what multipoint alternate marking observed, of all data flows together.
+
+    The counters and mean delays are those of clusters. The points at which a hashed sample was
+    taken show the links of the sampled packet.
+    """
+    found = Observed(reports=len(outcome.blocks) * len(SWITCHES))
+    segments = Segments()
+    topo = fabric()
+    graph = flow_graph(topo.links(), topo.hosts(), [SENDER], [RECEIVER])
+    clusters = partition(monitoring_links(graph, graph))
+    ends = Point(SOURCE_LEAF, ARRIVAL), Point(SINK_LEAF, DEPARTURE)
+    [whole] = partition(monitoring_links(graph, ends))
+    last: dict[str, int] = {}  # packets at each used spine in the last block
+    for block in outcome.blocks:
+        times = _block_times(outcome, block)
+        records = block.known_records(ALL_FLOWS)
+        used = _used_spines(records)
+        # In the last block of the traffic, few packets may miss a spine by chance.
+        if last and used.keys() != last.keys() and sum(used.values()) > sum(last.values()) / 2:
+            found.events.append(Event(PATH, *times, REROUTED))
+        last = used
+        for cluster in clusters:
+            where = tuple(sorted((one.switch, other.switch) for one, other in cluster.links))
+            if (lost := cluster.loss(records)) > 0:
+                found.events.append(Event(LOSS, *times, where, lost))
+            for each, seen in _cluster_passages(outcome, records, cluster):
+                segments.add(each, seen, (*_span_ns(times, seen), times[2]))
+        found.samples += [Sample(*_span_ns(times, seen), seen.delay_ns)
+                          for _, seen in _cluster_passages(outcome, records, whole)]  # fmt: skip
+    segments.find_late(late_ns, found)
+    return found
+
+
+def _cluster_passages(
+    outcome: Outcome, records: Mapping[Point, PointRecord], cluster: Cluster
+) -> Iterator[tuple[Places, Passage]]:
+    """Yield the mean times at a cluster, and the times of sampled packets at its links."""
+    first, second = cluster.records(records)
+    mean = _mean_passage(outcome, None, (cluster.inputs, first), (cluster.outputs, second))
+    if mean is not None:
+        yield tuple(sorted((one.switch, other.switch) for one, other in cluster.links)), mean
+    known = first.samples.keys() & second.samples.keys()
+    for one, other in sorted(cluster.links):
+        starts, ends = records[one].samples, records[other].samples
+        for digest in sorted(known & starts.keys() & ends.keys()):
+            times_ns = 1000 * starts[digest], 1000 * ends[digest]
+            seen = Passage(None, (one,), times_ns[0], (other,), times_ns[1])
+            yield ((one.switch, other.switch),), seen
+
+
+def _span_ns(times: Times, seen: Passage) -> tuple[int, int]:
+    """Return the time of a packet, or of the whole block for a mean."""
+    return times[:2] if seen.block is not None else (round(seen.start_ns),) * 2
+
+
 def _losses(
-    records: Mapping[Point, PointRecord], path: Sequence[str], times: tuple[int, int, int]
+    records: Mapping[Point, PointRecord], path: Sequence[str], times: Times
 ) -> Iterator[Event]:
     """Yield the losses of a flow in a block. `path` has the spine of most packets."""
     first, spine, last = path
@@ -255,22 +389,4 @@ def _losses(
     )
     for where, before, after in segments:
         if before > after:
-            yield Event(LOSS, *times, where, before - after)
-
-
-def _delays(
-    records: Mapping[Point, PointRecord], path: Sequence[str], times: tuple[int, int, int],
-    method: str,
-) -> Iterator[tuple[Where, Sample]]:  # fmt: skip
-    """Yield the delays of a flow in a block: of each segment, and of the whole path."""
-    points = [Point(switch, name) for switch in path for name in ("arrivals", "departures")]
-    for one, other in (*pairwise(points), (points[0], points[-1])):
-        before, after = records[one], records[other]
-        if method == ONE_BIT:
-            delay = mean_delay(before, after)
-            span_ns = times[:2]
-        else:
-            delay = pulse_delay(before, after)
-            span_ns = (1000 * before.pulse_us,) * 2
-        if delay.delay_us is not None and not delay.problem:
-            yield (one.switch, other.switch), Sample(*span_ns, 1000 * delay.delay_us)
+            yield Event(LOSS, *times, (where,), before - after)

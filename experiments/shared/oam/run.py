@@ -2,32 +2,37 @@
 
 import argparse
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from itertools import permutations
-from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
 
 from controllers.ampm.collector import BlockReport, Collector
-from controllers.ampm.watch import Hop, Method
+from controllers.ampm.schedule import Schedule
+from controllers.ampm.watch import Bounds, FlowPath, Hop, Method, Multipoint
 from controllers.ampm.watch import WatchedFlow as MarkedFlow
 from controllers.connection import connection, connections, cpu_ports
 from controllers.int.domain import Domain, configure, entries
 from controllers.int.watch import Instruction, Mode, WatchedFlow
-from experiments.shared.ampm.measurement import AHEAD_US
+from experiments.shared.ampm.error_bounds import MIN_WAIT_US
+from experiments.shared.ampm.measurement import AHEAD_US, MIN_BLOCK_US
 from experiments.shared.int.marking import BOUNDS, SCHEDULE
+from experiments.shared.int.on_bmv2 import find_clocks, limit_queues
 from experiments.shared.int.reports import KeepingCollector, Kept
-from experiments.shared.int.truth import read
 from experiments.shared.oam.incidents import (
+    AFTER_S,
     COLLECTOR,
+    CROSS_SENDER,
+    PACES,
+    QUEUE,
     RECEIVER,
     SENDER,
     SINK_LEAF,
     SOURCE_LEAF,
     SPINES,
     Incident,
+    Pace,
+    Span,
     cause,
     cross_flows,
     data_flows,
@@ -35,14 +40,25 @@ from experiments.shared.oam.incidents import (
     next_hop_setter,
     routes,
 )
-from telemark.accounting import pcap
+from experiments.shared.oam.truth import (
+    IPV4,
+    HostTraffic,
+    Passages,
+    ProbeRecord,
+    Truth,
+    read_probes,
+    read_spines,
+    read_truth,
+)
 from telemark.accounting.packet_accounting import PacketAccounting
 from telemark.apps.application import RunningApplication
-from telemark.apps.icmp import Ping, PingRecord
+from telemark.apps.icmp import Ping
 from telemark.apps.stamp.reflector import StampReflector
-from telemark.apps.stamp.sender import SessionRecord, StampSender
+from telemark.apps.stamp.sender import StampSender
+from telemark.backends.real.targets.bmv2 import Bmv2Switch
 from telemark.errors import note_invalid
 from telemark.network import Network
+from telemark.session.clock import RealClock
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, FlowRecord, Traffic
 
@@ -50,6 +66,7 @@ PROGRAM = "p4src/int/with_ampm.p4"
 UDP = 17
 SWITCHES = (SOURCE_LEAF, *SPINES, SINK_LEAF)  # in the order in which marked packets meet them
 PROBE_PORTS = range(40_000, 40_008)  # source ports of STAMP sessions
+PING_ID = 1
 # Time until traffic generators are ready, and time per probe application
 READY_NS, PROBE_READY_NS = 1_500_000_000, 500_000_000
 PROBES_END_S = 0.2  # probes stop this long before the data
@@ -61,138 +78,190 @@ SESSIONS = {STAMP_1: 1, STAMP_8: 8}
 PROBES = (PING, *SESSIONS)
 INT_MD, INT_MX, INT_XD = "INT-MD", "INT-MX", "INT-XD"
 MODES = {INT_MD: Mode.DATA, INT_MX: Mode.INSTRUCTIONS, INT_XD: Mode.EXPORT}
-ONE_BIT, TWO_BITS = "AM-PM, 1 bit", "AM-PM, 2 bits"
-MARKINGS = {ONE_BIT: Method.STEP, TWO_BITS: Method.DOUBLE}
+ONE_BIT, TWO_BITS, MULTIPOINT = "AM-PM, 1 bit", "AM-PM, 2 bits", "AM-PM, multipoint"
+MARKINGS = {ONE_BIT: Method.STEP, TWO_BITS: Method.DOUBLE, MULTIPOINT: Method.STEP | Method.HASHED}
+ALL_FLOWS = 0  # number of the multipoint flow
 IOAM_TRACE, IOAM_DEX = "IOAM trace", "IOAM DEX"
 IN_PACKETS = (INT_MD, IOAM_TRACE)  # only the last switch reports
 POSTCARDS = (INT_MX, INT_XD, IOAM_DEX)  # each switch reports each packet
 QUICK_METHODS = (STAMP_1, INT_XD, ONE_BIT)
 METHODS = (*PROBES, *MODES, IOAM_TRACE, IOAM_DEX, *MARKINGS)
+# Blocks of alternate marking, which tolerate the clock error and the delay of each target
+BLOCKS = {
+    "minip4": (SCHEDULE, BOUNDS),
+    "bmv2": (Schedule(2 * MIN_BLOCK_US), Bounds(2 * Bmv2Switch.clock_error_us, MIN_WAIT_US)),
+}
+MS = 1_000_000
+# An incident may also affect packets that entered the fabric shortly before its start, and packets
+# that enter after its end, while a queue drains. In real time, packets may wait in a switch longer.
+MARGINS_NS = {"virtual": (5 * MS, 60 * MS), "minip4": (50 * MS, 60 * MS),
+              "bmv2": (130 * MS, 130 * MS)}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Truth:
-    """All data packets; the arrays have one element per packet."""
-
-    sent_ns: NDArray[np.int64]
-    delay_ns: NDArray[np.int64]  # -1: lost
-
-    @property
-    def lost(self) -> NDArray[np.bool_]:
-        """Return which packets were lost."""
-        return self.delay_ns < 0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a method measured, and ground truth. `start_ns` is the start of the traffic."""
+class Setting:
+    """One method, and the traffic and incidents that it watches."""
 
     method: str
-    start_ns: int
+    incidents: Sequence[Incident]
+    probes_pps: float
+    run: Run
+    pace: Pace
+    data: Sequence[Flow]
+    cross: Sequence[Flow]
+    lasts_s: float
+
+    @classmethod
+    def make(
+        cls, method: str, incidents: Sequence[Incident], options: argparse.Namespace, run: Run
+    ) -> "Setting":
+        """Return the setting of a method."""
+        pace = PACES[run.target]
+        lasts_s = incidents[-1].end_s + pace.stretch * AFTER_S
+        data = data_flows(options.flows, options.rate / pace.slower, lasts_s)
+        return cls(method, incidents, options.probes, run, pace, data,
+                   cross_flows(incidents, pace), lasts_s)  # fmt: skip
+
+    @property
+    def schedule(self) -> Schedule:
+        """Blocks of alternate marking."""
+        return BLOCKS[self.run.target][0]
+
+    @property
+    def is_stamped(self) -> bool:
+        """Whether switches log the times of their send calls."""
+        return isinstance(self.run.clock, RealClock)
+
+    def network(self, program: str) -> Network:
+        """Return the network."""
+        topo = fabric()
+        return Network(topo, self.run, program=program, switch_options=cpu_ports(topo),
+                       stamp_log=self.is_stamped)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What a method measured, and what is known about its network."""
+
+    spans: Mapping[Incident, Span]
+    clock_errors_us: Mapping[str, float]  # of switches with own clocks (bmv2)
+    sent: Mapping[int, FlowRecord] = field(default_factory=dict)  # no flow if hosts send frames
+    kept: Kept | None = None  # of INT and IOAM
+    blocks: Sequence[BlockReport] = ()  # of AM-PM
+    probes: Mapping[int, ProbeRecord] = field(default_factory=dict)  # by UDP port or identifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Measured):
+    """What a method measured, and ground truth."""
+
+    method: str
     truth: Truth
-    spines: dict[int, str]  # UDP port of a data flow -> its spine without incidents
-    pings: PingRecord | None
-    sessions: list[SessionRecord]  # of STAMP
-    kept: Kept | None  # of INT
-    nodes: dict[int, str]  # INT node id -> switch
-    egress: dict[tuple[str, int], str]  # switch, port -> neighbour
-    blocks: list[BlockReport]  # of AM-PM
+    passages: Passages  # of probes, or else of data packets
+    spines: Mapping[int, str]  # UDP port of a data flow -> its spine without incidents
+    ports: Mapping[int, int]  # data flow -> its UDP port
+    nodes: Mapping[int, str]  # INT node id -> switch
+    egress: Mapping[tuple[str, int], str]  # switch, port -> neighbour
     added_bytes: int  # on all links between switches, in data, reports and probes
     accounting: PacketAccounting
+    schedule: Schedule  # blocks of AM-PM
+    margins_ns: tuple[int, int]  # time before and after an incident during which it has effects
 
 
-async def measure(
-    method: str, incidents: Sequence[Incident], options: argparse.Namespace, run: Run
-) -> Outcome:
-    """Run one method."""
-    lasts_s = incidents[-1].end_s + 0.7
-    data = data_flows(options.flows, options.rate, lasts_s)
-    cross = cross_flows(incidents)
-    topo = fabric()
-    with Network(topo, run, program=PROGRAM, switch_options=cpu_ports(topo)) as net:
-        kept = net.run_application(COLLECTOR, KeepingCollector())
-        domain = _domain(net, method)
-        sessions: list[RunningApplication] = []
-        pings: list[RunningApplication] = []
-        blocks: list[BlockReport] = []
-        if method in MARKINGS:
-            sent, blocks = await _mark(net, domain, [*data, *cross], incidents,
-                                       method=MARKINGS[method], run=run)  # fmt: skip
+async def measure(setting: Setting) -> Outcome:
+    """Run a method in IPv4."""
+    with setting.network(PROGRAM) as net:
+        collector = net.run_application(COLLECTOR, KeepingCollector())
+        limit_cross_queues(net, setting)
+        domain = _domain(net, setting.method)
+        if setting.method in MARKINGS:
+            measured = await _mark(net, domain, setting)
         else:
-            async with connections(net) as switches:
-                await configure(net, switches, domain)
-                count = SESSIONS.get(method, 0)
-                start_ns = run.clock.now_ns() + READY_NS + (count + 1) * PROBE_READY_NS
-                sessions = _probe(net, count, start_ns, lasts_s, options)
-                if method == PING:
-                    pings = [_ping(net, start_ns, lasts_s, options)]
-                async with Traffic(net, [*data, *cross], start_ns=start_ns) as traffic:
-                    set_spine = next_hop_setter(net, switches[SOURCE_LEAF])
-                    await cause(net, set_spine, incidents, start_ns, run.clock)
-                    sent = await traffic.finish()
+            measured, probes = await _send(net, domain, setting)
+    if setting.method in MODES:
+        measured = replace(measured, kept=collector.result)
+    if setting.method in PROBES:
+        results = {number: probe.result for number, probe in probes.items()}
+        measured = replace(measured, probes=results)
+    addresses = {host: ip_address(net.host(host).IP()).packed for host in (SENDER, CROSS_SENDER)}
+    flows = [*setting.data, *setting.cross]
+    return make_outcome(setting, net, HostTraffic(IPV4, addresses, flows), measured)
+
+
+def make_outcome(
+    setting: Setting, net: Network, traffic: HostTraffic, measured: Measured
+) -> Outcome:
+    """Add ground truth from captures to what a method measured."""
+    truth, passages = read_truth(net, traffic, measured.clock_errors_us, setting.schedule)
+    longest_us = truth.delay_ns.max(initial=0) / 1000
+    limit_us = BLOCKS[setting.run.target][1].delay_us
+    if setting.method in MARKINGS and longest_us > limit_us:
+        note_invalid(f"{setting.method}: a packet took {longest_us:.0f} us; blocks of alternate "
+                     f"marking tolerate {limit_us:.0f} us")  # fmt: skip
     return Outcome(
-        method=method,
-        start_ns=min(int(sent[flow.id].sent["sent_ns"][0]) for flow in data),
-        truth=_truth([sent[flow.id] for flow in data]),
-        spines=_spines(net, data),
-        pings=pings[0].result if pings else None,
-        sessions=[each.result for each in sessions],
-        kept=kept.result if method in MODES else None,
-        nodes=dict(enumerate(topo.switches(), start=1)),
-        egress=egress_ports(net),
-        blocks=blocks,
-        added_bytes=_added_bytes(net, [*data, *cross]),
-        accounting=PacketAccounting.from_network(net, sent),
+        **vars(measured), method=setting.method, truth=truth,
+        passages=read_probes(net, measured.probes, stamped=setting.is_stamped)
+        if measured.probes else passages,
+        spines=read_spines(passages), ports={flow.id: flow.port for flow in setting.data},
+        nodes=dict(enumerate(net.topo.switches(), start=1)),
+        egress={
+            (switch, net.port(switch, other)): other
+            for switch in net.topo.switches() for other in net.neighbours(switch)
+        },
+        added_bytes=_added_bytes(net, traffic),
+        accounting=PacketAccounting.from_network(net, measured.sent),
+        schedule=setting.schedule,
+        margins_ns=MARGINS_NS[setting.run.target if setting.is_stamped else "virtual"],
     )  # fmt: skip
 
 
-def _probe(
-    net: Network, sessions: int, start_ns: int, lasts_s: float, options: argparse.Namespace
-) -> list[RunningApplication]:
-    """Start STAMP sessions, whose packets leave at different times."""
-    if not sessions:
-        return []
+def limit_cross_queues(net: Network, setting: Setting) -> None:
+    """Limit the rate of the queues that cross traffic fills. On minip4, links limit the rate."""
+    if net.has_panels:
+        for spine in SPINES:
+            limit_queues(net, (SOURCE_LEAF, spine), setting.pace.queue_pps, QUEUE)
+
+
+async def _send(
+    net: Network, domain: Domain, setting: Setting
+) -> tuple[Measured, Mapping[int, RunningApplication]]:
+    """Send all flows, and probes, during the incidents. Return also the applications of probes."""
+    run, count = setting.run, SESSIONS.get(setting.method, 0)
+    async with connections(net) as switches:
+        clocks = await find_clocks(switches, run.clock) if net.has_panels else {}
+        await configure(net, switches, domain, {name: us for name, (us, _) in clocks.items()})
+        start_ns = run.clock.now_ns() + READY_NS + (count + 1) * PROBE_READY_NS
+        probes = _probe(net, start_ns, setting)
+        flows = [*setting.data, *setting.cross]
+        async with Traffic(net, flows, start_ns=start_ns) as traffic:
+            set_spine = next_hop_setter(net, switches[SOURCE_LEAF])
+            spans = await cause(net, set_spine, setting.incidents, start_ns, run.clock)
+            sent = await traffic.finish()
+    errors_us = {name: error_us for name, (_, error_us) in clocks.items()}
+    return Measured(spans=spans, clock_errors_us=errors_us, sent=sent), probes
+
+
+def _probe(net: Network, start_ns: int, setting: Setting) -> dict[int, RunningApplication]:
+    """Start ping, or STAMP sessions, whose packets leave at different times."""
+    receiver = net.host(RECEIVER).IP()
+    sessions = SESSIONS.get(setting.method, 1)
+    interval_us = 1e6 * sessions / setting.probes_pps
+    count = int((setting.lasts_s - PROBES_END_S) * 1e6 / interval_us)
+    if setting.method == PING:
+        ping = Ping(receiver, count=count, interval_us=interval_us, start_ns=start_ns,
+                    identifier=PING_ID)  # fmt: skip
+        return {PING_ID: net.run_application(SENDER, ping)}
+    if setting.method not in SESSIONS:
+        return {}
     net.run_application(RECEIVER, StampReflector())
-    interval_us = 1e6 * sessions / options.probes
-    count = int((lasts_s - PROBES_END_S) * 1e6 / interval_us)
-    return [
-        net.run_application(SENDER, StampSender(
-            net.host(RECEIVER).IP(), count=count, interval_us=interval_us, ssid=number + 1,
+    return {
+        PROBE_PORTS[number]: net.run_application(SENDER, StampSender(
+            receiver, count=count, interval_us=interval_us, ssid=number + 1,
             source_port=PROBE_PORTS[number],
-            start_ns=start_ns + round(1e9 * number / options.probes),
+            start_ns=start_ns + round(1e9 * number / setting.probes_pps),
         ))
         for number in range(sessions)
-    ]  # fmt: skip
-
-
-def _ping(
-    net: Network, start_ns: int, lasts_s: float, options: argparse.Namespace
-) -> RunningApplication:
-    """Start to send echo requests."""
-    count = int((lasts_s - PROBES_END_S) * options.probes)
-    return net.run_application(SENDER, Ping(
-        net.host(RECEIVER).IP(), count=count, interval_us=1e6 / options.probes, start_ns=start_ns
-    ))  # fmt: skip
-
-
-def egress_ports(net: Network) -> dict[tuple[str, int], str]:
-    """Return the neighbour at each port of each switch."""
-    return {
-        (switch, net.port(switch, other)): other
-        for switch in net.topo.switches() for other in net.neighbours(switch)
     }  # fmt: skip
-
-
-def _truth(records: Sequence[FlowRecord]) -> Truth:
-    sent, delays = [], []
-    for record in records:
-        sent_ns = record.sent["sent_ns"].astype(np.int64)
-        delay_ns = np.full(len(sent_ns), -1)
-        place = np.searchsorted(record.sent["sequence"], record.received["sequence"])
-        delay_ns[place] = record.received["received_ns"].astype(np.int64) - sent_ns[place]
-        sent.append(sent_ns)
-        delays.append(delay_ns)
-    return Truth(np.concatenate(sent), np.concatenate(delays))
 
 
 def _domain(net: Network, method: str) -> Domain:
@@ -204,56 +273,52 @@ def _domain(net: Network, method: str) -> Domain:
     return Domain(COLLECTOR, watched, routes=routes(net))
 
 
-async def _mark(
-    net: Network, domain: Domain, flows: Sequence[Flow], incidents: Sequence[Incident],
-    *, method: Method, run: Run,
-) -> tuple[dict[int, FlowRecord], list[BlockReport]]:  # fmt: skip
+def _marked_flows(
+    net: Network, hops: Sequence[Hop], setting: Setting
+) -> Mapping[MarkedFlow, FlowPath[Hop]]:
+    """Return the watch list: each data flow, or all data flows as one multipoint flow."""
+    ends, methods = (net.host(SENDER).IP(), net.host(RECEIVER).IP()), MARKINGS[setting.method]
+    if setting.method == MULTIPOINT:
+        first, *middle, last = hops
+        whole = MarkedFlow(ALL_FLOWS, *ends, UDP, methods=methods)
+        return {whole: Multipoint([first], [last], middle)}
+    return {MarkedFlow(flow.id, *ends, UDP, dst_port=flow.port, methods=methods): hops
+            for flow in setting.data}  # fmt: skip
+
+
+async def _mark(net: Network, domain: Domain, setting: Setting) -> Measured:
     """Mark the data flows, send all flows during the incidents, and read all blocks."""
+    run, (schedule, bounds) = setting.run, BLOCKS[setting.run.target]
     hops = [Hop(connection(net, name), entries(net, name, domain),
                 net.switch(name).clock_offset_us) for name in SWITCHES]  # fmt: skip
-    watched = {
-        MarkedFlow(flow.id, net.host(SENDER).IP(), net.host(RECEIVER).IP(), UDP,
-                   dst_port=flow.port, methods=method): hops
-        for flow in flows if flow.source == SENDER
-    }  # fmt: skip
-    async with Collector(watched, SCHEDULE, run.clock, bounds=BOUNDS) as collector:
+    watched = _marked_flows(net, hops, setting)
+    async with Collector(watched, schedule, run.clock, bounds=bounds) as collector:
         await collector.watch()
-        first = SCHEDULE.block_at(run.clock.now_ns() // 1000 + AHEAD_US) + 1
-        start_ns = 1000 * (SCHEDULE.start_us(first) + SCHEDULE.block_us // 2)
-        count = round(1e6 * (incidents[-1].end_s + 0.7) / SCHEDULE.block_us) + 2
-        async with Traffic(net, flows, start_ns=start_ns) as traffic:
+        first = schedule.block_at(run.clock.now_ns() // 1000 + AHEAD_US) + 1
+        start_ns = 1000 * (schedule.start_us(first) + schedule.block_us // 2)
+        count = round(1e6 * setting.lasts_s / schedule.block_us) + 2
+        async with Traffic(net, [*setting.data, *setting.cross], start_ns=start_ns) as traffic:
             set_spine = next_hop_setter(net, hops[0].switch)
-            caused = asyncio.create_task(cause(net, set_spine, incidents, start_ns, run.clock))
+            caused = asyncio.create_task(
+                cause(net, set_spine, setting.incidents, start_ns, run.clock)
+            )
             blocks = [each async for each in collector.blocks(first, first + count)]
-            await caused
+            spans = await caused
             sent = await traffic.finish()
     if problems := [problem for block in blocks for problem in block.problems]:
         note_invalid(problems[0])
-    return sent, [block for block in blocks if block.complete]
+    return Measured(
+        spans=spans, clock_errors_us=collector.clock_errors_us, sent=sent,
+        blocks=[block for block in blocks if block.complete],
+    )  # fmt: skip
 
 
-def _spines(net: Network, data: Sequence[Flow]) -> dict[int, str]:
-    """Return the spine to which the source leaf sends most packets of each flow."""
-    counts = {}
-    for spine in SPINES:
-        ports = read(net.capture(SOURCE_LEAF, spine, "out"))["port"]
-        counts[spine] = {flow.port: int(np.count_nonzero(ports == flow.port)) for flow in data}
-    return {flow.port: max(SPINES, key=lambda each: counts[each][flow.port]) for flow in data}
-
-
-def _added_bytes(net: Network, flows: Sequence[Flow]) -> int:
-    """Return the bytes that telemetry adds on links between switches."""
-    sizes = {flow.port: flow.size for flow in flows}
+def _added_bytes(net: Network, traffic: HostTraffic) -> int:
+    """Return the bytes that telemetry adds on links between switches, in both directions."""
     added = 0
-    for link in fabric_captures(net):
-        own = [sizes.get(port, 0) for port in read(link)["port"].tolist()]
-        added += int(pcap.read(link).length.sum()) - sum(own)
+    for near, far in permutations(net.topo.switches(), 2):
+        if far in net.neighbours(near):
+            path = net.capture(near, far, "out")
+            own = [traffic.read(path, host) for host in traffic.addresses]
+            added += own[0].total_bytes - sum(each.bytes for each in own)
     return added
-
-
-def fabric_captures(net: Network) -> list[Path]:
-    """Return the captures of all links between switches, in both directions."""
-    return [
-        net.capture(near, far, "out") for near, far in permutations(net.topo.switches(), 2)
-        if far in net.neighbours(near)
-    ]  # fmt: skip

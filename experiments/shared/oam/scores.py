@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.shared.oam.incidents import Incident, Kind
+from experiments.shared.oam.incidents import Incident, Kind, Span
 from experiments.shared.oam.observations import (
     DELAY,
     LOSS,
@@ -13,11 +13,8 @@ from experiments.shared.oam.observations import (
     Event,
     Observed,
 )
-from experiments.shared.oam.run import Outcome, Truth
+from experiments.shared.oam.run import Outcome
 
-# An incident may also affect packets that entered the fabric shortly before its start, and packets
-# that enter after its end, while a queue drains.
-AHEAD_NS, GRACE_NS = 5_000_000, 60_000_000
 EVENT_OF = {Kind.LOSS: LOSS, Kind.QUEUE: DELAY, Kind.SLOW: DELAY, Kind.REROUTE: PATH}
 
 
@@ -38,37 +35,49 @@ class Score:
 
 def score(outcome: Outcome, observed: Observed, incidents: Sequence[Incident]) -> list[Score]:
     """Return the score of a method for each incident."""
-    return [_score(outcome, observed, each, outcome.truth) for each in incidents]
+    return [_score(outcome, observed, each) for each in incidents]
 
 
-def count_false_alarms(
-    outcome: Outcome, observed: Observed, incidents: Sequence[Incident]
-) -> int:  # fmt: skip
-    """Count the events outside of incidents of their kind."""
-    return sum(
-        not any(event.kind == EVENT_OF[each.kind] and _overlaps(event, _span_ns(outcome, each))
-                for each in incidents)
-        for event in observed.events
-    )  # fmt: skip
+def find_unexplained(outcome: Outcome, observed: Observed) -> list[Event]:
+    """Return the events outside of incidents of their kind."""
+    return [
+        event for event in observed.events
+        if not any(event.kind == EVENT_OF[each.kind] and _overlaps(event, _span_ns(outcome, each))
+                   for each in outcome.spans)
+    ]  # fmt: skip
+
+
+def count_wrong_delays(outcome: Outcome, observed: Observed) -> int:
+    """Count the late packets and blocks whose times differ from ground truth.
+
+    Also count wrong shortest delays, because with them, other delays would seem to be late.
+    """
+    late = [event.passage for event in observed.events if event.passage is not None]
+    return sum(not len(outcome.passages.match(each)) for each in (*late, *observed.shortest))
 
 
 def count_located_losses(
     outcome: Outcome, observed: Observed, incidents: Sequence[Incident]
 ) -> int:  # fmt: skip
-    """Count the lost packets at the place and the time of an incident with loss."""
+    """Count the lost packets at the time and the place (or cluster) of an incident with loss."""
     return sum(
         event.packets for event in observed.events
         if event.kind == LOSS and any(
-            each.kind is Kind.LOSS and event.where == each.where
+            each.kind is Kind.LOSS and each.where in event.where
             and _overlaps(event, _span_ns(outcome, each)) for each in incidents
         )
     )  # fmt: skip
 
 
-def _score(outcome: Outcome, observed: Observed, incident: Incident, truth: Truth) -> Score:
+def _score(outcome: Outcome, observed: Observed, incident: Incident) -> Score:
+    truth = outcome.truth
     span = start_ns, end_ns = _span_ns(outcome, incident)
-    events = [event for event in observed.events
-              if event.kind == EVENT_OF[incident.kind] and _overlaps(event, span)]  # fmt: skip
+    events = [
+        event for event in observed.events
+        if event.kind == EVENT_OF[incident.kind] and _overlaps(event, span)
+        # In real time, the machine may also delay a packet on the other spine.
+        and (event.passage is None or outcome.passages.crossed(event.passage, incident.spine))
+    ]  # fmt: skip
     in_span = (truth.sent_ns >= start_ns) & (truth.sent_ns <= end_ns)
     known_ns = min((event.known_ns for event in events), default=np.nan)
     passed = ~truth.lost
@@ -77,8 +86,8 @@ def _score(outcome: Outcome, observed: Observed, incident: Incident, truth: Trut
         method=outcome.method,
         incident=incident,
         detected=bool(events),
-        located=any(event.where == incident.where for event in events),
-        detection_s=(known_ns - start_ns - AHEAD_NS) / 1e9,
+        located=any(event.where == (incident.where,) for event in events),
+        detection_s=(known_ns - outcome.spans[incident][0]) / 1e9,
         loss=_measured_loss(observed, events, span, int(np.count_nonzero(in_span)), incident),
         true_loss=float(truth.lost[in_span].mean()),
         added_delay_ms=_measured_delay_ms(observed, span),
@@ -87,7 +96,7 @@ def _score(outcome: Outcome, observed: Observed, incident: Incident, truth: Trut
 
 
 def _measured_loss(
-    observed: Observed, events: Sequence[Event], span: tuple[int, int], packets: int,
+    observed: Observed, events: Sequence[Event], span: Span, packets: int,
     incident: Incident,
 ) -> float:  # fmt: skip
     """Return the loss ratio: of probes, or of all packets that the data flows sent."""
@@ -99,7 +108,7 @@ def _measured_loss(
     return lost / packets if packets else float("nan")
 
 
-def _measured_delay_ms(observed: Observed, span: tuple[int, int]) -> float:
+def _measured_delay_ms(observed: Observed, span: Span) -> float:
     delays = [each.delay_ns for each in observed.samples
               if each.last_ns >= span[0] and each.first_ns <= span[1]]  # fmt: skip
     if not delays:
@@ -107,12 +116,10 @@ def _measured_delay_ms(observed: Observed, span: tuple[int, int]) -> float:
     return (max(delays) - min(each.delay_ns for each in observed.samples)) / 1e6
 
 
-def _span_ns(outcome: Outcome, incident: Incident) -> tuple[int, int]:
-    start_ns, end_ns = (
-        outcome.start_ns + round(each * 1e9) for each in (incident.start_s, incident.end_s)
-    )
-    return start_ns - AHEAD_NS, end_ns + GRACE_NS
+def _span_ns(outcome: Outcome, incident: Incident) -> Span:
+    (begin_ns, end_ns), (ahead_ns, grace_ns) = outcome.spans[incident], outcome.margins_ns
+    return begin_ns - ahead_ns, end_ns + grace_ns
 
 
-def _overlaps(event: Event, span: tuple[int, int]) -> bool:
+def _overlaps(event: Event, span: Span) -> bool:
     return event.last_ns >= span[0] and event.first_ns <= span[1]
