@@ -194,3 +194,16 @@ class Broken(Application):
 
     def icmp(self) -> IcmpPort:
         return self.host.icmp(lambda _messages: None)
+
+
+class Large(Application):
+    """Has much data, and returns its size."""
+
+    def __init__(self, size: int) -> None:
+        self.data = bytes(size)
+
+    def start(self, host: Host) -> None:
+        pass
+
+    def result(self) -> int:
+        return len(self.data)

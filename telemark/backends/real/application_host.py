@@ -248,7 +248,9 @@ def main() -> None:
 
     Logs an error as a traceback, followed by a line that summarizes it.
     """
-    commands, answers = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb")
+    # Reads of an unbuffered pipe would return at most 64 KB. The buffer never holds a command when
+    # serve() waits for the next one, because the other process waits for each answer.
+    commands, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # so that output of the application goes to the log
     try:
         _run(commands, answers)

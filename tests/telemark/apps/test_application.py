@@ -272,3 +272,16 @@ def test_its_class_may_be_in_the_experiments_script(tmp_path: Path, is_guarded: 
             'process imports the script; call it below `if __name__ == "__main__":` '
             f"(example.py:{len(script.read_text().splitlines())})\n"
         )
+
+
+LARGE = """
+with Network(Pair(), run, program=WIRE) as net:
+    application = net.run_application("h1", Large(1_000_000))
+return Report([], [Check("bytes", application.result, 1_000_000)])
+"""
+
+
+def test_an_application_may_have_more_data_than_a_pipe_holds(
+    start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    metrics_of(start_experiment, tmp_path, LARGE, "real")
