@@ -98,7 +98,7 @@ class Store:
         """Raises TestbedError if the folder is not writable, or already has a run of this name."""
         if not run or set(run) & set("/=\\") or run.startswith("."):
             raise TestbedError(f"run {run!r}: invalid name; use one without / and =")
-        self._connection = _duckdb().connect(":memory:", config={"threads": 1})
+        self._connection = load_duckdb().connect(":memory:", config={"threads": 1})
         self._folders = {table: folder / table / f"run={run}" for table in TABLES}
         for place in self._folders.values():
             make_folder(place)
@@ -186,7 +186,7 @@ def connect(folder: Path) -> Any:
     Example: `connect(folder).sql("SELECT node, max(occupancy) FROM hops GROUP BY node")`. Raises
     TestbedError if there is no dataset.
     """
-    connection = _duckdb().connect(":memory:")
+    connection = load_duckdb().connect(":memory:")
     for table in TABLES:
         files = folder / table / "*" / "*.parquet"
         if not any((folder / table).glob("*/*.parquet")):
@@ -207,10 +207,11 @@ def _quote(path: Path) -> str:
     return str(path).replace("'", "''")
 
 
-def _duckdb() -> ModuleType:
+def load_duckdb() -> ModuleType:
+    """Return the module duckdb. Raises TestbedError if it is not installed."""
     try:
         return importlib.import_module("duckdb")
     except ImportError:
         raise TestbedError(
-            "storing reports needs duckdb: .venv/bin/python -m pip install -e '.[store]'"
+            "duckdb is not installed: .venv/bin/python -m pip install -e '.[store]'"
         ) from None
