@@ -37,8 +37,12 @@ class OneSwitch:
 
     async def replay(self, stream: Stream, rate_pps: float | None = None) -> None:
         """Send the packets of a trace, and wait until the switch has processed them."""
-        rate_pps = rate_pps or RATES_PPS[self._run.target]
         frames = make_frames(stream, self.net.host(SOURCE).MAC(), self.net.host(DESTINATION).MAC())
+        await self.send(frames, rate_pps)
+
+    async def send(self, frames: Sequence[bytes], rate_pps: float | None = None) -> None:
+        """Send frames from h1, and wait until the switch has processed them."""
+        rate_pps = rate_pps or RATES_PPS[self._run.target]
         start_ns = self._run.clock.now_ns() + LEAD_NS
         times = start_ns + (np.arange(len(frames)) * (1e9 / rate_pps)).astype(np.int64)
         self.net.send_frames(SOURCE, times.tolist(), frames)
