@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
 from controllers.readout import Readouts
-from experiments.shared.gallery.traces import make_frames
+from experiments.shared.gallery.traces import NUMBER_AT, make_frames
 from experiments.shared.xdp.streams import Stream
 from telemark.accounting import pcap
 from telemark.errors import note_invalid
@@ -35,28 +35,19 @@ class OneSwitch:
     _run: Run
     sent: int = 0  # packets of the trace
 
-    async def replay(self, stream: Stream, rate_pps: float | None = None) -> None:
+    async def replay(self, stream: Stream) -> None:
         """Send the packets of a trace, and wait until the switch has processed them."""
-        frames = make_frames(stream, self.net.host(SOURCE).MAC(), self.net.host(DESTINATION).MAC())
-        await self.send(frames, rate_pps)
+        await replay(self.net, self._run, stream)
+        self.sent += len(stream.numbers)
 
-    async def send(self, frames: Sequence[bytes], rate_pps: float | None = None) -> None:
+    async def send(self, frames: Sequence[bytes]) -> None:
         """Send frames from h1, and wait until the switch has processed them."""
-        rate_pps = rate_pps or RATES_PPS[self._run.target]
-        start_ns = self._run.clock.now_ns() + LEAD_NS
-        times = start_ns + (np.arange(len(frames)) * (1e9 / rate_pps)).astype(np.int64)
-        self.net.send_frames(SOURCE, times.tolist(), frames)
+        await send(self.net, self._run, frames)
         self.sent += len(frames)
-        await self._run.clock.sleep_until(int(times[-1]) + SETTLE_NS)
 
     async def read(self, record: int, cells: int) -> NDArray[np.uint64]:
-        """Read a record (p4src/include/readout.p4) at the indices below `cells`; (cells, 8).
-
-        A row has the four values of ingress, and then those of egress. Raises ReadoutTimeoutError.
-        """
-        async with Readouts(self.switch) as readouts:
-            answers = await asyncio.gather(*(readouts.read(record, at) for at in range(cells)))
-        return np.array([[*each.arrival, *each.departure] for each in answers], np.uint64)
+        """Read a record at the indices below `cells`, see read_record()."""
+        return await read_record(self.switch, record, cells)
 
     def lost(self) -> int:
         """Return how many packets of traces the switch did not forward. The network has stopped.
@@ -84,3 +75,33 @@ async def one_switch(
             await switch.insert(forwarding_entries(net, SWITCH))
             await switch.modify(entries)
             yield OneSwitch(net, switch, run)
+
+
+async def replay(net: Network, run: Run, stream: Stream) -> None:
+    """Send the packets of a trace from h1 to h2, and wait until the switches processed them."""
+    frames = make_frames(stream, net.host(SOURCE).MAC(), net.host(DESTINATION).MAC())
+    await send(net, run, frames)
+
+
+async def send(net: Network, run: Run, frames: Sequence[bytes]) -> None:
+    """Send frames from h1, and wait until the switches processed them."""
+    start_ns = run.clock.now_ns() + LEAD_NS
+    times = start_ns + (np.arange(len(frames)) * (1e9 / RATES_PPS[run.target])).astype(np.int64)
+    net.send_frames(SOURCE, times.tolist(), frames)
+    await run.clock.sleep_until(int(times[-1]) + SETTLE_NS)
+
+
+async def read_record(switch: fy.Switch, record: int, cells: int) -> NDArray[np.uint64]:
+    """Read a record (p4src/include/readout.p4) at the indices below `cells`; (cells, 8).
+
+    A row has the four values of ingress, and then those of egress. Raises ReadoutTimeoutError.
+    """
+    async with Readouts(switch) as readouts:
+        answers = await asyncio.gather(*(readouts.read(record, at) for at in range(cells)))
+    return np.array([[*each.arrival, *each.departure] for each in answers], np.uint64)
+
+
+def packet_numbers(net: Network, switch: str, neighbour: str, what: str) -> NDArray[np.int64]:
+    """Return the numbers of the trace's packets in a capture (Network.capture)."""
+    frames = pcap.read(net.capture(switch, neighbour, what)).bytes
+    return frames[:, NUMBER_AT : NUMBER_AT + 4].copy().view(">u4").ravel().astype(np.int64)

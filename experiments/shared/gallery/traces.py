@@ -37,6 +37,7 @@ HEADER = np.dtype([
     ("source_port", ">u2"), ("destination_port", ">u2"), ("length", ">u2"), ("udp_checksum", ">u2"),
     ("number", ">u4"),
 ])  # fmt: skip
+NUMBER_AT = HEADER.itemsize - 4  # offset of the packet's number
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -107,6 +108,7 @@ def make_frames(stream: Stream, source_mac: str, destination_mac: str) -> list[b
     for name in ("source", "destination", "source_port", "destination_port", "protocol"):
         headers[name] = rows[name]
     headers["number"] = np.arange(len(rows))
+    headers["identification"] = np.arange(len(rows)) & 0xFFFF
     words = headers.view(np.uint8).reshape(len(rows), -1)[:, 14:34].view(">u2").astype(np.uint32)
     total = words.sum(axis=1)
     total = (total & 0xFFFF) + (total >> 16)

@@ -1,0 +1,31 @@
+"""experiments/gallery_pint.py equals its model, and detects faults of the program."""
+
+from pathlib import Path
+
+import pytest
+import scripts
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_the_switches_equal_the_model(seed: int, tmp_path: Path) -> None:
+    done = scripts.run("gallery_pint", "--time", "virtual", "--quick", "--seed", str(seed),
+                       "--out", str(tmp_path))  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("bits = bits ^ own;", "bits = own;"),
+        ("(bit<64>)layer_value < meta.baseline", "true"),
+        ("SWITCH + meta.number", "SWITCH"),
+        ("upper = code;", "upper = code + 1;"),
+    ],
+)
+def test_a_fault_of_the_program_is_found(right: str, wrong: str, tmp_path: Path) -> None:
+    program = scripts.faulty_program(tmp_path, "pint.p4", right, wrong, "gallery/pint.p4")
+    out = tmp_path / "out"
+    done = scripts.run("gallery_pint", "--time", "virtual", "--quick", "--program", program,
+                       "--out", str(out))  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "digests that differ from the model" in scripts.failed_checks(out)
