@@ -9,19 +9,20 @@ from telemark.topology.routes import next_hops
 
 
 def forwarding_entries(
-    net: Network, switch: str, hosts: Sequence[str] | None = None
-) -> list[fy.P4TableEntry]:
+    net: Network, switch: str, hosts: Sequence[str] | None = None, *,
+    table: str = "forwarding", action: str = "forward",
+) -> list[fy.P4TableEntry]:  # fmt: skip
     """Return entries that forward frames to each host on a shortest path.
 
     If there are several shortest paths, the entries use the neighbour whose name is first. `hosts`
-    limits the destinations.
+    limits the destinations. `table` and `action` are their names in the program.
     """
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch)
     return [
         fy.P4TableEntry(
-            "forwarding",
+            table,
             match=fy.Match({"hdr.ethernet.dst_addr": net.host(host).MAC()}),
-            action=fy.Action("forward", port=net.port(switch, next_hop)),
+            action=fy.Action(action, port=net.port(switch, next_hop)),
         )
         for host, (next_hop, *_) in ways.items()
         if hosts is None or host in hosts

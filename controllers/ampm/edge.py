@@ -126,6 +126,8 @@ def _entry(hop: EdgeHop, watch: Watch) -> tuple[Key, Mapping[str, int]]:
             "does not support tunnels; let switches mark this flow, or let the host insert "
             "the option"
         )
+    elif flow.flow_mon_id is None and flow.networks[0].version == 6:
+        problem = "marks IPv6 packets only in the AltMark option; set flow_mon_id"
     elif not 0 <= flow.number < MAX_FLOWS:
         problem = f"supports only flows 0 to {MAX_FLOWS - 1}"
     if problem:

@@ -110,10 +110,10 @@ class WatchedFlow:
     so they match only entries without ports. `dscp` is the DSCP of the packets outside the domain.
     The last switch restores the bits of the DSCP that carried marks.
 
-    IPv6 packets have the AltMark option (RFC 9343) with `flow_mon_id`. If the sending host inserts
-    the option, the option and the addresses identify the packets. Otherwise, the flow needs a
-    `tunnel`. The first switch then puts packets into outer packets with the option, and the last
-    switch unpacks them. Between these switches, frames are 48 bytes longer. The option is in a
+    IPv6 packets are marked in their DSCP, too, or in the AltMark option (RFC 9343) with
+    `flow_mon_id`. If the sending host inserts the option, the option and the addresses identify the
+    packets. Otherwise, such a flow needs a `tunnel`. The first switch then puts packets into outer
+    packets with the option, and the last switch unpacks them. Between these switches, frames are 48 bytes longer. The option is in a
     hop-by-hop header, or, with `end_to_end`, in a destination options header. With `end_to_end`,
     only the two ends of the tunnel measure.
 
@@ -167,8 +167,8 @@ class WatchedFlow:
             return f"{self.src_addr} and {self.dst_addr} are of different versions of IP"
         if versions == {4} and self.flow_mon_id is not None:
             return "IPv4 has no AltMark option; set flow_mon_id=None"
-        if versions == {6} and (self.flow_mon_id is None or not 0 <= self.flow_mon_id < 1 << 20):
-            return "an IPv6 flow needs a flow_mon_id of 20 bits (RFC 9343)"
+        if self.flow_mon_id is not None and not 0 <= self.flow_mon_id < 1 << 20:
+            return f"flow_mon_id {self.flow_mon_id}: expected 20 bits (RFC 9343)"
         if self.end_to_end and self.tunnel is None:
             return (
                 "only the ends of a tunnel may use a destination options header; set a tunnel, or "
@@ -176,7 +176,7 @@ class WatchedFlow:
             )
         if self.tunnel is not None:
             if self.flow_mon_id is None:
-                return "only IPv6 packets go through a tunnel"
+                return "a tunnel is only for IPv6 packets with a flow_mon_id"
             if any(ip_network(end).prefixlen < 128 for end in self.tunnel):
                 return f"{self.tunnel}: expected two IPv6 addresses"
         return ""
@@ -187,7 +187,7 @@ class WatchedFlow:
         if self.flow_mon_id is None:
             return ""
         if self.dscp:
-            return "dscp does not apply to IPv6 flows; do not set it"
+            return "dscp does not apply to flows with a flow_mon_id; do not set it"
         if self.tunnel is None:
             if (self.protocol, self.src_port, self.dst_port) != (None, None, None):
                 return (
@@ -257,7 +257,7 @@ class Watch(NamedTuple):
 
 
 def check_paths(flows: Mapping[WatchedFlow, FlowPath[NamedPoint_co]]) -> None:
-    """Raise TestbedError for a path with a loop, or if packets match two tunnels."""
+    """Raise TestbedError for a path with a loop, or if packets match two entries."""
     entering: dict[Hashable, WatchedFlow] = {}
     for flow, path in flows.items():
         names = [hop.name for hop in path]
@@ -276,7 +276,7 @@ def check_paths(flows: Mapping[WatchedFlow, FlowPath[NamedPoint_co]]) -> None:
                 f"flow {flow.number}: its path {', '.join(names)} contains a switch twice, which "
                 f"would count a packet only once; shorten the path"
             )
-        if flow.tunnel and names:
+        if (flow.tunnel or flow.flow_mon_id is None) and names:
             key = names[0], flow.networks, flow.protocol, flow.src_port, flow.dst_port
             other = entering.setdefault(key, flow)
             if other is not flow:
@@ -390,7 +390,7 @@ def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
             **flow.tunnel._asdict(),
         }
         action = fy.Action("encapsulate", **watched, **outer)
-        return _entry("encapsulation_list", flow, ("ipv6", "next_header"), action)
+        return _entry("watch_list_plain_ipv6", flow, ("ipv6", "next_header"), action)
     if flow.tunnel is not None and last:
         action = fy.Action("observe_and_decapsulate", **watched)
     elif last:
@@ -398,6 +398,8 @@ def watch_entry(hop: Hop, watch: Watch) -> fy.P4TableEntry:
     else:
         action = fy.Action("mark" if first else "observe", **watched)
     if flow.flow_mon_id is None:
+        if flow.networks[0].version == 6:
+            return _entry("watch_list_plain_ipv6", flow, ("ipv6", "next_header"), action)
         return _entry("watch_list", flow, ("ipv4", "protocol"), action)
     src_addr, dst_addr = flow.tunnel or (flow.src_addr, flow.dst_addr)
     match = {

@@ -29,7 +29,7 @@ More = Callable[[fy.Switch], Awaitable[Sequence[fy.P4TableEntry]]]
 """Function that prepares a switch whose program extends INT, and returns more table entries."""
 
 REPORT_PORT = 32766
-SESSION = 500  # REPORT_SESSION in p4src/int/report.p4
+SESSION = 500  # REPORT_SESSION in p4src/include/telemetry_report.p4
 WINDOW_US = 1 << 16  # window in which port utilisation is measured, as in p4src/int/hop.p4
 EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not understood",
           "hops exceeded", "MTU exceeded")  # fmt: skip

@@ -16,7 +16,7 @@ import finsy as fy
 from telemark.network import Network
 
 MOST_REPORTS = 8  # GROUP_SLOTS in p4src/int/grouping.p4
-HARDWARE_IDS = range(3)  # HW_EGRESS and so on, in p4src/int/report.p4
+HARDWARE_IDS = range(3)  # HW_EGRESS and so on, in p4src/include/telemetry_report.p4
 
 _FLUSH_GROUP = 0xFFFF  # in p4src/int/grouping.p4
 _LONGEST_WORDS = 63  # maximum length of a report that waits for a group

@@ -23,7 +23,7 @@ from telemark.network import Network
 from telemark.topology.routes import next_hops
 
 REPORT_PORT = 32766
-SESSION = 500  # REPORT_SESSION in p4src/ioam/report.p4
+SESSION = 500  # REPORT_SESSION in p4src/include/telemetry_report.p4
 EVENTS = ("malformed", "foreign stripped", "foreign dropped", "leak dropped", "unknown namespace",
           "overflowed", "no room", "not possible", "terminated")  # fmt: skip
 """Event counters of switches, in the order of p4src/ioam/packet.p4."""
@@ -115,7 +115,7 @@ def tunnel_address(net: Network, switch: str) -> str:
 async def events(switch: fy.Switch) -> dict[str, int]:
     """Return the event counts of a switch, named as in EVENTS."""
     counts = dict.fromkeys(EVENTS, 0)
-    for name in ("arriving_events", "namespace_events", "departing_events"):
+    for name in ("ioam_arriving_events", "namespace_events", "ioam_departing_events"):
         # finsy declares read() as a coroutine in its overloads, but read() is an async generator.
         async for entry in switch.read(fy.P4CounterEntry(name)):  # type: ignore[attr-defined]
             counts[EVENTS[entry.index]] += entry.packet_count
@@ -128,11 +128,11 @@ def entries(
     """Return the table entries of a switch."""
     node, collector = node_id(net, switch), net.host(domain.collector_of(switch))
     defaults = {
-        "node": fy.Action(
-            "set_node", node_id=node, node_wide=node, offset_us=clock_offset_us % (1 << 64)
+        "ioam_node": fy.Action(
+            "set_ioam_node", node_id=node, node_wide=node, offset_us=clock_offset_us % (1 << 64)
         ),
-        "collector": fy.Action(
-            "send_report", src_mac=0x020000FF0000 + node, dst_mac=collector.MAC(),
+        "ioam_collector": fy.Action(
+            "send_ioam_report", src_mac=0x020000FF0000 + node, dst_mac=collector.MAC(),
             src_addr=f"10.255.{node >> 8}.{node & 255}", dst_addr=collector.IP(),
             port=domain.port,
         ),
@@ -169,17 +169,20 @@ def _enters(net: Network, switch: str, domain: Domain, flow: IoamFlow) -> bool:
 
 
 def _forwarding_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableEntry]:
-    if switch not in domain.routes:
-        return forwarding_entries(net, switch)
+    is_router = switch in domain.routes
+    by_mac = forwarding_entries(
+        net, switch, [domain.collector_of(switch)] if is_router else None,
+        table="ioam_forwarding", action="ioam_forward",
+    )  # fmt: skip
     return [
-        *forwarding_entries(net, switch, [domain.collector_of(switch)]),
+        *by_mac,
         *(
             fy.P4TableEntry(
-                "routes", match=fy.Match({"destination": route.prefix}),
-                action=fy.Action("send", mac_addr=route.mac or 0,
+                "ioam_routes", match=fy.Match({"destination": route.prefix}),
+                action=fy.Action("ioam_send", mac_addr=route.mac or 0,
                                  port=net.port(switch, route.neighbour)),
             )
-            for route in domain.routes[switch]
+            for route in domain.routes.get(switch, ())
         ),
     ]  # fmt: skip
 
@@ -203,14 +206,14 @@ def _port_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableE
     for name in net.neighbours(switch):
         port = net.port(switch, name)
         outside = name not in net.topo.switches() and name not in domain.routers
-        action = (fy.Action("leave_domain", reports=int(domain.reports_edge)) if outside
-                  else fy.Action("stay_inside", port_mtu=domain.mtu_bytes))  # fmt: skip
+        action = (fy.Action("remove_ioam", reports=int(domain.reports_edge)) if outside
+                  else fy.Action("keep_ioam", port_mtu=domain.mtu_bytes))  # fmt: skip
         match = fy.Match({"standard_metadata.egress_port": port})
-        found.append(fy.P4TableEntry("ports", match=match, action=action))
+        found.append(fy.P4TableEntry("ioam_ports", match=match, action=action))
         if outside:
             border = fy.Action("strip_foreign" if domain.strips_foreign else "drop_foreign")
             match = fy.Match({"standard_metadata.ingress_port": port})
-            found.append(fy.P4TableEntry("borders", match=match, action=border))
+            found.append(fy.P4TableEntry("ioam_borders", match=match, action=border))
     return found
 
 
@@ -221,7 +224,7 @@ def _flow_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableE
             found.append(flow.entry(number))
             if flow.tunnel_to:
                 ends = tunnel_address(net, switch), tunnel_address(net, flow.tunnel_to)
-                action = fy.Action("encapsulate", src_addr=ends[0], dst_addr=ends[1])
+                action = fy.Action("begin_tunnel", src_addr=ends[0], dst_addr=ends[1])
                 match = fy.Match({"flow": number})
                 found.append(fy.P4TableEntry("tunnels", match=match, action=action))
     if any(flow.tunnel_to == switch for flow in domain.flows):

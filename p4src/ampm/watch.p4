@@ -17,6 +17,12 @@
 #define AMPM_FLOWS 1024
 #define AMPM_CELLS 2 * AMPM_FLOWS
 
+// Layer 4 protocol of an IPv6 packet without the AltMark option. A program that parses other headers
+// behind the IPv6 header may define another expression.
+#ifndef AMPM_IPV6_PROTOCOL
+#define AMPM_IPV6_PROTOCOL(hdr) hdr.ipv6.next_header
+#endif
+
 // length of an IPv6 header and an options header with the AltMark option
 const bit<16> ENCAPSULATION_BYTES = 48;
 
@@ -49,6 +55,7 @@ control Watch(
     inout headers_t hdr, inout watch_t watch, in standard_metadata_t standard_metadata) {
     bit<16> src_port = 0;
     bit<16> dst_port = 0;
+    bit<8> protocol = 0;
 
     // The clock of a switch starts at an arbitrary time. Therefore, the controller measures the
     // offset between this clock and the common clock.
@@ -151,16 +158,17 @@ control Watch(
         size = AMPM_FLOWS;
     }
 
-    // Flows of IPv6 packets without the AltMark option. The key is the same as for IPv4.
-    table encapsulation_list {
+    // Flows of IPv6 packets without the AltMark option. The key is the same as for IPv4. Either the
+    // first switch encapsulates the packets, or the marks are in their DSCP, as in IPv4.
+    table watch_list_plain_ipv6 {
         key = {
             hdr.ipv6.src_addr: ternary;
             hdr.ipv6.dst_addr: ternary;
-            hdr.ipv6.next_header: ternary;
+            protocol: ternary @name("hdr.ipv6.next_header");
             src_port: ternary @name("hdr.ports.src_port");
             dst_port: ternary @name("hdr.ports.dst_port");
         }
-        actions = { encapsulate; NoAction; }
+        actions = { encapsulate; mark; observe; observe_and_clear; NoAction; }
         default_action = NoAction();
         size = AMPM_FLOWS;
     }
@@ -181,7 +189,11 @@ control Watch(
                 watch.pulse_bit = hdr.altmark.pulse;
                 watch_list_ipv6.apply();
             } else {
-                encapsulation_list.apply();
+                protocol = AMPM_IPV6_PROTOCOL(hdr);
+                bit<6> dscp = hdr.ipv6.traffic_class[7:2];
+                watch.colour_bit = AMPM_COLOUR(dscp);
+                watch.pulse_bit = AMPM_PULSE(dscp);
+                watch_list_plain_ipv6.apply();
             }
         }
     }
@@ -242,14 +254,16 @@ control LeaveDomain(inout headers_t hdr, inout watch_t watch) {
             hdr.altmark.colour = watch.colour_bit;
             hdr.altmark.pulse = watch.pulse_bit;
         } else {
-            bit<6> dscp = hdr.ipv4.dscp;
+            bit<6> dscp = hdr.ipv4.isValid() ? hdr.ipv4.dscp : hdr.ipv6.traffic_class[7:2];
             if ((watch.methods & (METHOD_STEP | METHOD_MULTIPLEXED)) != 0) {
                 AMPM_COLOUR(dscp) = watch.colour_bit;
             }
             if ((watch.methods & METHOD_PULSE) != 0) {
                 AMPM_PULSE(dscp) = watch.pulse_bit;
             }
-            if (dscp != hdr.ipv4.dscp) {
+            if (!hdr.ipv4.isValid()) {
+                hdr.ipv6.traffic_class[7:2] = dscp;
+            } else if (dscp != hdr.ipv4.dscp) {
                 set_dscp.apply(hdr.ipv4, dscp);
             }
         }

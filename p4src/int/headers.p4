@@ -3,6 +3,7 @@
 #define TELEMARK_INT_HEADERS_P4
 
 #include "../include/headers.p4"
+#include "../include/telemetry_report.p4"
 
 // INT types in the shim.
 const bit<4> INT_MD = 1;
@@ -89,13 +90,6 @@ const bit<16> UTILISATION = 0x0100;
 const bit<16> KNOWN_TO_INGRESS = 0x4A00;  // ports and arrival time
 const bit<16> KNOWN_TO_QUEUES = 0x5A00;   // the same, and also the number of waiting packets
 
-header report_group_t {
-    bit<4> version;
-    bit<6> hw_id;
-    bit<22> sequence;
-    bit<32> node_id;
-}
-
 header report_t {  // one report, of RepType 1
     bit<4> type;
     bit<4> inner_type;
@@ -112,10 +106,7 @@ header report_t {  // one report, of RepType 1
     bit<16> domain_status;
 }
 
-const bit<4> REPORT_VERSION = 2;
 const bit<4> REPORT_OF_INT = 1;
-const bit<4> INNER_IPV4 = 4;
-const bit<4> INNER_IPV6 = 5;
 // number of fixed words that follow the first word of a report
 const bit<8> REPORT_FIXED_WORDS = 2;
 

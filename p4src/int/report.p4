@@ -9,18 +9,10 @@
 #include "watch.p4"
 
 const bit<32> INGRESS_CLONE = 1;  // instance_type
-const bit<32> EGRESS_CLONE = 2;
 // a full queue dropped the packet; only on minip4 with --deflect-on-drop
 const bit<32> DEFLECTED = 7;
 
-const bit<32> REPORT_SESSION = 500;  // the clone session whose port leads to the collector
-
 const bit<32> PAYLOAD_BYTES = 16;  // payload in reports about UDP packets without identification
-
-// Parts of a switch (hw_id). Each has its own sequence numbers of reports.
-const bit<6> HW_EGRESS = 0;
-const bit<6> HW_INGRESS = 1;
-const bit<6> HW_QUEUES = 2;
 
 // metadata that a report keeps when it is recirculated (grouping.p4)
 const bit<8> GATHER_FIELDS = 2;

@@ -5,6 +5,7 @@
 #define TELEMARK_IOAM_HEADERS_P4
 
 #include "../include/headers.p4"
+#include "../include/telemetry_report.p4"
 
 // IPv6 option types.
 const bit<8> PAD_1 = 0x00;
@@ -173,13 +174,6 @@ const bit<16> E2E_FRACTION = 0x1000;
 const bit<8> DEX_FLOW = 0x80;
 const bit<8> DEX_SEQUENCE = 0x40;
 
-header report_group_t {
-    bit<4> version;
-    bit<6> hw_id;
-    bit<22> sequence;
-    bit<32> node_id;
-}
-
 header ioam_report_t {
     bit<4> type;
     bit<4> inner_type;
@@ -196,9 +190,7 @@ header ioam_report_t {
     bit<8> last_unused;
 }
 
-const bit<4> REPORT_VERSION = 2;
 const bit<4> REPORT_OF_IOAM = 2;
-const bit<4> INNER_IPV6 = 5;
 
 /* Returns NodeLen of a trace type: the number of words, without the opaque state snapshot. */
 bit<8> node_words(in bit<24> trace_type) {

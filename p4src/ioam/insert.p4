@@ -57,58 +57,58 @@ control InsertOptions(
     }
 
     action put_trace(bit<8> list_words, bit<8> own_words, bit<8> remaining) {
-        hdr.options.trace.setValid();
-        hdr.options.trace.option_type = IOAM_CHANGEABLE;
-        hdr.options.trace.option_length = TRACE_BYTES + (list_words << 2);
-        hdr.options.trace.reserved = 0;
-        hdr.options.trace.type = ioam.trace_option;
-        hdr.options.trace.namespace_id = ioam.namespace_id;
-        hdr.options.trace.node_words = own_words[4:0];
-        hdr.options.trace.overflow = 0;
-        hdr.options.trace.loopback = 0;
-        hdr.options.trace.active = ioam.active;
-        hdr.options.trace.undefined = 0;
-        hdr.options.trace.remaining = remaining[6:0];
-        hdr.options.trace.trace_type = ioam.trace_type;
-        hdr.options.trace.last_reserved = 0;
+        hdr.ioam.trace.setValid();
+        hdr.ioam.trace.option_type = IOAM_CHANGEABLE;
+        hdr.ioam.trace.option_length = TRACE_BYTES + (list_words << 2);
+        hdr.ioam.trace.reserved = 0;
+        hdr.ioam.trace.type = ioam.trace_option;
+        hdr.ioam.trace.namespace_id = ioam.namespace_id;
+        hdr.ioam.trace.node_words = own_words[4:0];
+        hdr.ioam.trace.overflow = 0;
+        hdr.ioam.trace.loopback = 0;
+        hdr.ioam.trace.active = ioam.active;
+        hdr.ioam.trace.undefined = 0;
+        hdr.ioam.trace.remaining = remaining[6:0];
+        hdr.ioam.trace.trace_type = ioam.trace_type;
+        hdr.ioam.trace.last_reserved = 0;
     }
 
     action put_e2e(bit<8> words) {
-        hdr.options.e2e.setValid();
-        hdr.options.e2e.option_type = IOAM_UNCHANGED;
-        hdr.options.e2e.option_length = 6 + (words << 2);
-        hdr.options.e2e.reserved = 0;
-        hdr.options.e2e.type = EDGE_TO_EDGE;
-        hdr.options.e2e.namespace_id = ioam.namespace_id;
-        hdr.options.e2e.e2e_type = ioam.e2e_type;
+        hdr.ioam.e2e.setValid();
+        hdr.ioam.e2e.option_type = IOAM_UNCHANGED;
+        hdr.ioam.e2e.option_length = 6 + (words << 2);
+        hdr.ioam.e2e.reserved = 0;
+        hdr.ioam.e2e.type = EDGE_TO_EDGE;
+        hdr.ioam.e2e.namespace_id = ioam.namespace_id;
+        hdr.ioam.e2e.e2e_type = ioam.e2e_type;
     }
 
     action put_dex(bit<8> words) {
-        hdr.options.dex.setValid();
-        hdr.options.dex.option_type = IOAM_UNCHANGED;
-        hdr.options.dex.option_length = TRACE_BYTES + (words << 2);
-        hdr.options.dex.reserved = 0;
-        hdr.options.dex.type = DIRECT_EXPORT;
-        hdr.options.dex.namespace_id = ioam.namespace_id;
-        hdr.options.dex.flags = 0;
-        hdr.options.dex.extension_flags = ioam.dex_extensions;
-        hdr.options.dex.trace_type = ioam.trace_type;
-        hdr.options.dex.last_reserved = 0;
+        hdr.ioam.dex.setValid();
+        hdr.ioam.dex.option_type = IOAM_UNCHANGED;
+        hdr.ioam.dex.option_length = TRACE_BYTES + (words << 2);
+        hdr.ioam.dex.reserved = 0;
+        hdr.ioam.dex.type = DIRECT_EXPORT;
+        hdr.ioam.dex.namespace_id = ioam.namespace_id;
+        hdr.ioam.dex.flags = 0;
+        hdr.ioam.dex.extension_flags = ioam.dex_extensions;
+        hdr.ioam.dex.trace_type = ioam.trace_type;
+        hdr.ioam.dex.last_reserved = 0;
     }
 
     action put_header(bit<16> bytes) {
-        hdr.options.hop_by_hop.setValid();
-        hdr.options.hop_by_hop.next_header = hdr.ipv6.next_header;
-        hdr.options.hop_by_hop.length = (bytes >> 3)[7:0] - 1;
-        hdr.lead.setValid();
-        hdr.lead.value = PAD_N ++ 8w0;
+        hdr.ioam.hop_by_hop.setValid();
+        hdr.ioam.hop_by_hop.next_header = hdr.ipv6.next_header;
+        hdr.ioam.hop_by_hop.length = (bytes >> 3)[7:0] - 1;
+        hdr.ioam.lead.setValid();
+        hdr.ioam.lead.value = PAD_N ++ 8w0;
         hdr.ipv6.next_header = PROTOCOL_HOP_BY_HOP;
         hdr.ipv6.payload_length = hdr.ipv6.payload_length + bytes;
     }
 
     /* Writes the outer header. Traffic class and flow label are those of the inner header. */
     action put_tunnel() {
-        hdr.carried_ipv6 = hdr.ipv6;
+        hdr.ioam.carried_ipv6 = hdr.ipv6;
         hdr.ipv6.payload_length = hdr.ipv6.payload_length + IPV6_BYTES;
         hdr.ipv6.next_header = PROTOCOL_IPV6;
         hdr.ipv6.hop_limit = 64;
@@ -154,9 +154,9 @@ control InsertOptions(
             length = length + 40;
         }
         if (hdr.ipv6.next_header == PROTOCOL_HOP_BY_HOP) {
-            event = NOT_POSSIBLE;
+            event = IOAM_NOT_POSSIBLE;
         } else if (length > (bit<32>)mtu) {
-            event = NO_ROOM;
+            event = IOAM_NO_ROOM;
         } else {
             is_done = 1;
             count_packet();
@@ -168,49 +168,49 @@ control InsertOptions(
                 put_trace(list_words, node_words(ioam.trace_type), remaining);
                 if (remaining == ioam.trace_words) {
                     if (ioam.is_known == 1) {
-                        hdr.options.trace.overflow = 1;
-                        event = OVERFLOWED;
+                        hdr.ioam.trace.overflow = 1;
+                        event = IOAM_OVERFLOWED;
                     }
                 } else {
-                    fill.apply(hdr.data, ioam, hop, hdr.ipv6.hop_limit, ioam.trace_type);
+                    fill.apply(hdr.ioam.data, ioam, hop, hdr.ipv6.hop_limit, ioam.trace_type);
                 }
                 if (ioam.trace_option == PREALLOCATED) {
-                    make_space.apply(hdr.space, remaining);
+                    make_space.apply(hdr.ioam.space, remaining);
                 }
             }
             if (is_odd == 1) {
-                hdr.options.trace_pad.setValid();
-                hdr.options.trace_pad.value = PAD_OF_4;
+                hdr.ioam.trace_pad.setValid();
+                hdr.ioam.trace_pad.value = PAD_OF_4;
             }
             if (ioam.e2e_type != 0) {
                 put_e2e(e2e_words);
                 if ((ioam.e2e_type & SEQUENCE_64) != 0) {
-                    hdr.new_e2e.sequence_64.setValid();
-                    hdr.new_e2e.sequence_64.value = number;
+                    hdr.ioam.new_e2e.sequence_64.setValid();
+                    hdr.ioam.new_e2e.sequence_64.value = number;
                 }
                 if ((ioam.e2e_type & SEQUENCE_32) != 0) {
-                    hdr.new_e2e.sequence_32.setValid();
-                    hdr.new_e2e.sequence_32.value = number[31:0];
+                    hdr.ioam.new_e2e.sequence_32.setValid();
+                    hdr.ioam.new_e2e.sequence_32.value = number[31:0];
                 }
                 split_time.apply(ioam.received_us, seconds, fraction);
                 if ((ioam.e2e_type & E2E_SECONDS) != 0) {
-                    hdr.new_e2e.seconds.setValid();
-                    hdr.new_e2e.seconds.value = seconds;
+                    hdr.ioam.new_e2e.seconds.setValid();
+                    hdr.ioam.new_e2e.seconds.value = seconds;
                 }
                 if ((ioam.e2e_type & E2E_FRACTION) != 0) {
-                    hdr.new_e2e.fraction.setValid();
-                    hdr.new_e2e.fraction.value = fraction;
+                    hdr.ioam.new_e2e.fraction.setValid();
+                    hdr.ioam.new_e2e.fraction.value = fraction;
                 }
             }
             if (ioam.has_dex == 1) {
                 put_dex(dex_words);
                 if ((ioam.dex_extensions & DEX_FLOW) != 0) {
-                    hdr.new_dex_flow.setValid();
-                    hdr.new_dex_flow.value = ioam.flow;
+                    hdr.ioam.new_dex_flow.setValid();
+                    hdr.ioam.new_dex_flow.value = ioam.flow;
                 }
                 if ((ioam.dex_extensions & DEX_SEQUENCE) != 0) {
-                    hdr.new_dex_sequence.setValid();
-                    hdr.new_dex_sequence.value = number[31:0];
+                    hdr.ioam.new_dex_sequence.setValid();
+                    hdr.ioam.new_dex_sequence.value = number[31:0];
                 }
             }
         }
@@ -224,55 +224,55 @@ control AddNodeData(
     FillNodeData() fill;
 
     action grow(bit<8> bytes) {
-        hdr.options.trace.option_length = hdr.options.trace.option_length + bytes;
+        hdr.ioam.trace.option_length = hdr.ioam.trace.option_length + bytes;
     }
 
     apply {
-        bit<8> words = words_of_node(hdr.options.trace.trace_type);
-        bit<8> remaining = (bit<8>)hdr.options.trace.remaining;
+        bit<8> words = words_of_node(hdr.ioam.trace.trace_type);
+        bit<8> remaining = (bit<8>)hdr.ioam.trace.remaining;
         bit<8> bytes = words << 2;
         // growth of the header, a multiple of eight bytes
         bit<16> growth = 0;
         bit<1> has_space = words <= remaining ? 1w1 : 0;
-        if (hdr.options.trace.type == INCREMENTAL) {
+        if (hdr.ioam.trace.type == INCREMENTAL) {
             growth = (bit<16>)bytes;
             if (words[0:0] == 1) {
-                growth = hdr.options.trace_pad.isValid() ? growth - 4 : growth + 4;
+                growth = hdr.ioam.trace_pad.isValid() ? growth - 4 : growth + 4;
             }
-            bit<16> length = (bit<16>)hdr.options.trace.option_length + (bit<16>)bytes;
-            bit<16> units = (bit<16>)hdr.options.hop_by_hop.length + (growth >> 3);
+            bit<16> length = (bit<16>)hdr.ioam.trace.option_length + (bit<16>)bytes;
+            bit<16> units = (bit<16>)hdr.ioam.hop_by_hop.length + (growth >> 3);
             if (length > 255 || units > 255
                 || (bit<32>)hdr.ipv6.payload_length + 40 + (bit<32>)growth > (bit<32>)mtu) {
                 has_space = 0;
             }
         }
-        if ((bit<8>)hdr.options.trace.node_words != node_words(hdr.options.trace.trace_type)
+        if ((bit<8>)hdr.ioam.trace.node_words != node_words(hdr.ioam.trace.trace_type)
             || words == 0) {
-            event = MALFORMED;
-        } else if (hdr.options.trace.overflow == 1) {
+            event = IOAM_MALFORMED;
+        } else if (hdr.ioam.trace.overflow == 1) {
             // earlier nodes had no space; nothing may follow
         } else if (has_space == 0) {
-            hdr.options.trace.overflow = 1;
-            event = OVERFLOWED;
+            hdr.ioam.trace.overflow = 1;
+            event = IOAM_OVERFLOWED;
         } else {
-            hdr.options.trace.remaining = (remaining - words)[6:0];
+            hdr.ioam.trace.remaining = (remaining - words)[6:0];
             fill.apply(
-                hdr.data, ioam, hop, hdr.ipv6.hop_limit, hdr.options.trace.trace_type);
-            if (hdr.options.trace.type == INCREMENTAL) {
+                hdr.ioam.data, ioam, hop, hdr.ipv6.hop_limit, hdr.ioam.trace.trace_type);
+            if (hdr.ioam.trace.type == INCREMENTAL) {
                 grow(bytes);
-                hdr.options.hop_by_hop.length =
-                    hdr.options.hop_by_hop.length + (growth >> 3)[7:0];
+                hdr.ioam.hop_by_hop.length =
+                    hdr.ioam.hop_by_hop.length + (growth >> 3)[7:0];
                 hdr.ipv6.payload_length = hdr.ipv6.payload_length + growth;
                 if (words[0:0] == 1) {
-                    if (hdr.options.trace_pad.isValid()) {
-                        hdr.options.trace_pad.setInvalid();
+                    if (hdr.ioam.trace_pad.isValid()) {
+                        hdr.ioam.trace_pad.setInvalid();
                     } else {
-                        hdr.options.trace_pad.setValid();
-                        hdr.options.trace_pad.value = PAD_OF_4;
+                        hdr.ioam.trace_pad.setValid();
+                        hdr.ioam.trace_pad.value = PAD_OF_4;
                     }
                 }
             } else {
-                hdr.options.own.setInvalid();
+                hdr.ioam.own.setInvalid();
             }
         }
     }

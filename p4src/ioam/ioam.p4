@@ -7,15 +7,43 @@
  *             clone: becomes a report, with headers in front
  *
  * The loopback flag of RFC 9322 is ignored: no packet is sent back. */
-#include "routing.p4"
-#include "parser.p4"
-#include "report.p4"
-#include "watch.p4"
+#include "../include/allocation.p4"
+#include "../include/readout.p4"
+#include "packet.p4"
+
+struct headers_t {
+    readout_request_t readout_request;
+    readout_t readout;
+    // Headers of a report. They precede the reported packet:
+    ethernet_t report_ethernet;
+    ipv4_t report_ipv4;
+    ports_t report_udp;
+    report_group_t report_group;
+    ioam_report_headers_t ioam_report;
+    // The packet:
+    ethernet_t ethernet;
+    ipv6_t ipv6;
+    ioam_options_t ioam;
+    ipv6_t inner_ipv6;
+    ports_t ports;
+    ioam_kept_t ioam_kept;
+}
+
+struct metadata_t {
+    hop_t hop;
+    ioam_t ioam;
+    readout_values_t readout;
+}
+
+#include "pipeline.p4"
+
+control IoamVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
 
 control IoamIngress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    IoamWatch() watch;
-    IoamForward() forward;
+    IoamArrival() arrival;
     ReadoutRequest() readout_request;
     ReadoutArrival() readout_arrival;
 
@@ -25,158 +53,39 @@ control IoamIngress(
                 hdr.readout_request, hdr.readout, meta.readout, standard_metadata);
             readout_arrival.apply(hdr.readout, meta.readout);
         } else {
-            watch.apply(hdr, meta.ioam, meta.hop, standard_metadata);
-            if (meta.ioam.is_stopped == 0) {
-                forward.apply(hdr, meta.ioam, standard_metadata);
-            }
-        }
-    }
-}
-
-/* Removes the outer header of a tunnel. Congestion marks of the outer header are copied to the
- * inner header. If that is not ECN-capable, the packet is dropped (RFC 6040, 4.2). */
-control EndTunnel(inout headers_t hdr, inout standard_metadata_t standard_metadata) {
-    apply {
-        bit<2> outer = hdr.ipv6.traffic_class[1:0];
-        bit<2> inner = hdr.inner_ipv6.traffic_class[1:0];
-        hdr.ipv6 = hdr.inner_ipv6;
-        hdr.inner_ipv6.setInvalid();
-        if (outer == 3 && inner == 0) {
-            mark_to_drop(standard_metadata);
-        } else if (outer == 3 || (outer == 1 && inner == 2)) {
-            hdr.ipv6.traffic_class[1:0] = outer;
-        }
-    }
-}
-
-/* IOAM processing of a packet that is not a clone for a report. */
-control IoamPacket(
-    inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    Hop() hop;
-    InsertOptions() insert_options;
-    AddNodeData() add_node_data;
-    Keep() keep;
-    PrepareReport() prepare_report;
-    Strip() strip;
-    EndTunnel() end_tunnel;
-    counter(IOAM_EVENTS, CounterType.packets) departing_events;
-    bit<16> mtu = 0;
-    bit<1> is_leaving = 0;
-    bit<1> reports_leaving = 0;
-    bit<32> event = IOAM_EVENTS;
-
-    action stay_inside(bit<16> port_mtu) {
-        mtu = port_mtu;
-    }
-
-    /* The packet leaves the domain without IOAM. */
-    action leave_domain(bit<1> reports) {
-        is_leaving = 1;
-        reports_leaving = reports;
-    }
-
-    table ports {
-        key = { standard_metadata.egress_port: exact; }
-        actions = { stay_inside; leave_domain; }
-        default_action = stay_inside(1500);
-        size = 512;
-    }
-
-    action set_report(bit<8> option, bit<16> namespace_id, bit<24> trace_type) {
-        meta.ioam.report_option = option;
-        meta.ioam.report_namespace = namespace_id;
-        meta.ioam.report_type = trace_type;
-    }
-
-    apply {
-        bit<1> is_reported = 0;
-        bit<1> has_options = 0;
-        ports.apply();
-        hop.apply(meta.hop, standard_metadata);
-        meta.ioam.received_us =
-            (bit<64>)standard_metadata.ingress_global_timestamp + meta.ioam.offset_us;
-        bool ends = is_leaving == 1 || meta.ioam.ends_tunnel == 1;
-        bool is_full = standard_metadata.packet_length
-            >= (bit<32>)hdr.ipv6.payload_length + 40 + ETHERNET_BYTES;
-        if (has_ioam(meta.ioam) && meta.ioam.is_whole == 1) {
-            has_options = 1;
-            bit<1> reports = is_leaving == 1 ? reports_leaving : meta.ioam.reports_tunnel;
-            if (reports == 1 && meta.ioam.is_known == 1 && hdr.options.trace.isValid()) {
-                is_reported = 1;
-                set_report(hdr.options.trace.type, hdr.options.trace.namespace_id,
-                    hdr.options.trace.trace_type);
-                if ((bit<8>)hdr.options.trace.node_words
-                        != node_words(hdr.options.trace.trace_type)) {
-                    meta.ioam.report_type = 0;
-                }
-            } else if (meta.ioam.exports == 1 && hdr.options.dex.isValid()) {
-                set_report(DIRECT_EXPORT, hdr.options.dex.namespace_id,
-                    hdr.options.dex.trace_type);
-                is_reported = 1;
-            } else if (reports == 1 && hdr.options.e2e.isValid()) {
-                is_reported = 1;
-                set_report(EDGE_TO_EDGE, hdr.options.e2e.namespace_id, 0);
-            }
-            if (!is_full) {
-                is_reported = 0;
-            }
-            if (is_reported == 1) {
-                keep.apply(hdr, meta.ioam);
-                prepare_report.apply(hdr, meta.ioam);
-            }
-            if (!ends && meta.ioam.is_known == 1 && meta.ioam.trace_fits == 1) {
-                add_node_data.apply(hdr, meta.ioam, meta.hop, mtu, event);
-            }
-        } else if (meta.ioam.inserts == 1 && is_leaving == 0) {
-            insert_options.apply(hdr, meta.ioam, meta.hop, mtu, has_options, event);
-            if (has_options == 1 && meta.ioam.exports == 1 && is_full) {
-                set_report(DIRECT_EXPORT, meta.ioam.namespace_id, meta.ioam.trace_type);
-                is_reported = 1;
-                prepare_report.apply(hdr, meta.ioam);
-            }
-        }
-        if (is_reported == 1) {
-            clone_preserving_field_list(CloneType.E2E, REPORT_SESSION, CLONE_FIELDS);
-        }
-        if (ends) {
-            if (hdr.ipv6.next_header == PROTOCOL_HOP_BY_HOP
-                && (meta.ioam.is_whole == 0 || (has_options == 1 && !can_strip(meta.ioam)))) {
-                event = LEAK_DROPPED;
-                mark_to_drop(standard_metadata);
-            } else if (has_options == 1) {
-                if (hdr.options.trace.isValid() && hdr.options.trace.active == 1) {
-                    event = TERMINATED;
-                    mark_to_drop(standard_metadata);
-                }
-                strip.apply(hdr, meta.ioam);
-                if (meta.ioam.ends_tunnel == 1) {
-                    end_tunnel.apply(hdr, standard_metadata);
-                }
-            }
-        }
-        if (event != IOAM_EVENTS) {
-            departing_events.count(event);
+            arrival.apply(hdr, meta, standard_metadata);
         }
     }
 }
 
 control IoamEgress(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    IoamPacket() packet;
-    PutBack() put_back;
-    WriteReport() write_report;
+    IoamDeparture() departure;
     ReadoutDeparture() readout_departure;
 
     apply {
-        if (standard_metadata.instance_type == EGRESS_CLONE) {
-            if (hdr.kept_ipv6.isValid()) {
-                put_back.apply(hdr);
-            }
-            write_report.apply(hdr, meta.ioam, meta.hop);
-        } else if (hdr.ipv6.isValid() && hdr.ipv6.version == 6) {
-            packet.apply(hdr, meta, standard_metadata);
-        }
+        departure.apply(hdr, meta, standard_metadata);
         readout_departure.apply(hdr.readout, meta.readout);
+    }
+}
+
+control IoamComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control IoamDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.readout);
+        packet.emit(hdr.report_ethernet);
+        packet.emit(hdr.report_ipv4);
+        packet.emit(hdr.report_udp);
+        packet.emit(hdr.report_group);
+        packet.emit(hdr.ioam_report);
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.ipv6);
+        packet.emit(hdr.ioam);
+        packet.emit(hdr.inner_ipv6);
+        packet.emit(hdr.ports);
     }
 }
 

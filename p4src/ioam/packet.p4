@@ -1,67 +1,60 @@
-/* Headers and metadata of IOAM switches. */
+/* IOAM headers and metadata of switches.
+ *
+ * A program declares `struct headers_t` before it includes the other files of this folder. It has
+ * the members `ioam`, `ioam_report` and `ioam_kept`, as in ioam.p4, and those of INT switches whose
+ * names ioam.p4 also uses. `struct metadata_t` has the members `hop` and `ioam`. */
 #ifndef TELEMARK_IOAM_PACKET_P4
 #define TELEMARK_IOAM_PACKET_P4
 
-#include "../include/allocation.p4"
 #include "../include/hop.p4"
-#include "../include/readout.p4"
 #include "headers.p4"
 
 #define OPTIONS_BEFORE 4  // maximum number of options before the first IOAM option
 #define OPTIONS_AFTER 8
 
-/* Hop-by-hop options header. `trace`, `e2e` and `dex` are the IOAM options that switches process:
- * the first trace option, and the E2E option and the DEX option directly after it, in this order.
- * All other options, also other IOAM options, are in `before` and `after`. */
-struct options_t {
+/* Hop-by-hop options header, and outer headers of a tunnel, in the order of the packet. `trace`,
+ * `e2e` and `dex` are the IOAM options that switches process: the first trace option, and the E2E
+ * option and the DEX option directly after it, in this order. All other options, also other IOAM
+ * options, are in `before` and `after`. */
+struct ioam_options_t {
     hop_by_hop_t hop_by_hop;
     option_t[OPTIONS_BEFORE] before;
+    half_word_t lead;       // inserted: a PadN option of two bytes, which aligns what follows
     trace_option_t trace;
-    trace_words_t free;    // free space, except for the part of this node
-    trace_words_t own;     // the part of the free space that this node may fill
-    trace_words_t filled;  // node data of earlier nodes
+    free_space_t space;     // inserted
+    trace_words_t free;     // free space, except for the part of this node
+    trace_words_t own;      // the part of the free space that this node may fill
+    node_data_t data;       // inserted: data of this node
+    trace_words_t filled;   // node data of earlier nodes
     word_t trace_pad;
     e2e_option_t e2e;
     option_data_t e2e_data;
+    e2e_data_t new_e2e;     // inserted
     dex_option_t dex;
     option_data_t dex_data;
-    option_t[OPTIONS_AFTER] after;
-}
-
-struct headers_t {
-    readout_request_t readout_request;
-    readout_t readout;
-    // Headers of a report. They precede the reported packet:
-    ethernet_t report_ethernet;
-    ipv4_t report_ipv4;
-    ports_t report_udp;
-    report_group_t report_group;
-    ioam_report_t report;
-    node_data_t report_data;
-    // The packet:
-    ethernet_t ethernet;
-    ipv6_t ipv6;
-    options_t options;
-    ipv6_t inner_ipv6;
-    ports_t ports;
-    // Headers that the switch inserts into `options`:
-    half_word_t lead;         // a PadN option of two bytes, which aligns the options that follow
-    node_data_t data;
-    free_space_t space;
-    e2e_data_t new_e2e;
-    word_t new_dex_flow;
+    word_t new_dex_flow;    // inserted
     word_t new_dex_sequence;
-    ipv6_t carried_ipv6;      // the IPv6 header of the packet, behind a new outer header
     // Padding in place of IOAM options that were removed, if other options remain:
     byte_t pad_1;
     pad_n_t pad_n;
     byte_t zero_1;
     half_word_t zero_2;
     word_t zero_4;
-    // Copies of the original headers. They are for the report, and are not emitted:
-    ipv6_t kept_ipv6;
-    options_t kept_options;
-    ipv6_t kept_inner_ipv6;
+    option_t[OPTIONS_AFTER] after;
+    ipv6_t carried_ipv6;    // the IPv6 header of the packet, behind a new outer header
+}
+
+/* Headers of a report. They follow the group header. */
+struct ioam_report_headers_t {
+    ioam_report_t head;
+    node_data_t data;
+}
+
+/* Copies of the original headers for the report. They are not emitted. */
+struct ioam_kept_t {
+    ipv6_t ipv6;
+    ioam_options_t options;
+    ipv6_t inner_ipv6;
 }
 
 struct ioam_t {
@@ -120,30 +113,26 @@ struct ioam_t {
     bit<8> hop_limit_in_data;
 }
 
-struct metadata_t {
-    hop_t hop;
-    ioam_t ioam;
-    readout_values_t readout;
-}
-
 // Event counters of a switch.
-const bit<32> MALFORMED = 0;         // options or lengths that contradict each other; not processed
-const bit<32> FOREIGN_STRIPPED = 1;  // packets from outside whose IOAM options were removed
-const bit<32> FOREIGN_DROPPED = 2;
-const bit<32> LEAK_DROPPED = 3;      // packets that would leave the domain with unreadable options
-const bit<32> UNKNOWN_NAMESPACE = 4;
-const bit<32> OVERFLOWED = 5;        // no space for node data; the O flag is set
-const bit<32> NO_ROOM = 6;           // packets that would exceed the MTU with IOAM
-const bit<32> NOT_POSSIBLE = 7;      // packets that already have hop-by-hop options
-const bit<32> TERMINATED = 8;        // active measurement packets that ended here
+const bit<32> IOAM_MALFORMED = 0;  // options or lengths that contradict each other; not processed
+// packets from outside whose IOAM options were removed
+const bit<32> IOAM_FOREIGN_STRIPPED = 1;
+const bit<32> IOAM_FOREIGN_DROPPED = 2;
+// packets that would leave the domain with unreadable options
+const bit<32> IOAM_LEAK_DROPPED = 3;
+const bit<32> IOAM_UNKNOWN_NAMESPACE = 4;
+const bit<32> IOAM_OVERFLOWED = 5;    // no space for node data; the O flag is set
+const bit<32> IOAM_NO_ROOM = 6;       // packets that would exceed the MTU with IOAM
+const bit<32> IOAM_NOT_POSSIBLE = 7;  // packets that already have hop-by-hop options
+const bit<32> IOAM_TERMINATED = 8;    // active measurement packets that ended here
 const bit<32> IOAM_EVENTS = 9;
 
 bool has_ioam(in ioam_t ioam) {
     return ioam.ioam_bytes != 0;
 }
 
-/* Returns whether Strip can remove the IOAM options of a packet. It cannot, if other options lie
- * between IOAM options that switches do not process. */
+/* Returns whether IoamStrip can remove the IOAM options of a packet. It cannot, if other options
+ * lie between IOAM options that switches do not process. */
 bool can_strip(in ioam_t ioam) {
     return ioam.is_whole == 1 && (ioam.other_options == 0 || ioam.has_more_ioam == 0);
 }

@@ -1,4 +1,4 @@
-/* Parser and deparser of IOAM switches. */
+/* Parser of IPv6 packets with IOAM. */
 #ifndef TELEMARK_IOAM_PARSER_P4
 #define TELEMARK_IOAM_PARSER_P4
 
@@ -58,9 +58,9 @@ parser IoamParser(
     }
 
     state parse_hop_by_hop {
-        packet.extract(hdr.options.hop_by_hop);
-        next_header = hdr.options.hop_by_hop.next_header;
-        left = ((bit<16>)hdr.options.hop_by_hop.length << 3) + 6;
+        packet.extract(hdr.ioam.hop_by_hop);
+        next_header = hdr.ioam.hop_by_hop.next_header;
+        left = ((bit<16>)hdr.ioam.hop_by_hop.length << 3) + 6;
         transition next_option;
     }
 
@@ -153,22 +153,22 @@ parser IoamParser(
     }
 
     state extract_before {
-        packet.extract(hdr.options.before.next, (bit<32>)(bytes - 1) << 3);
+        packet.extract(hdr.ioam.before.next, (bit<32>)(bytes - 1) << 3);
         transition next_option;
     }
 
     state extract_after {
         progress = AFTER_IOAM;
-        packet.extract(hdr.options.after.next, (bit<32>)(bytes - 1) << 3);
+        packet.extract(hdr.ioam.after.next, (bit<32>)(bytes - 1) << 3);
         transition next_option;
     }
 
     state parse_trace {
         progress = AFTER_TRACE;
-        packet.extract(hdr.options.trace);
+        packet.extract(hdr.ioam.trace);
         bytes = bytes - (bit<16>)TRACE_OPTION_BYTES;  // of the node data list
         words = bytes >> 2;
-        transition select(hdr.options.trace.type, bytes[1:0]) {
+        transition select(hdr.ioam.trace.type, bytes[1:0]) {
             (INCREMENTAL, 0): incremental;
             (PREALLOCATED, 0): preallocated;
             default: extract_filled;
@@ -181,7 +181,7 @@ parser IoamParser(
     }
 
     state preallocated {
-        free = (bit<16>)hdr.options.trace.remaining;
+        free = (bit<16>)hdr.ioam.trace.remaining;
         words = words - free;
         transition select(words[15:15]) {
             1: extract_filled;  // more free space than the option has
@@ -191,8 +191,8 @@ parser IoamParser(
 
     state find_own_part {
         meta.ioam.trace_fits = 1;
-        own = (bit<16>)hdr.options.trace.node_words
-            + (bit<16>)(hdr.options.trace.trace_type & OPAQUE)[1:1];
+        own = (bit<16>)hdr.ioam.trace.node_words
+            + (bit<16>)(hdr.ioam.trace.trace_type & OPAQUE)[1:1];
         bytes = words << 2;
         free = free - own;
         transition select(free[15:15]) {
@@ -202,18 +202,18 @@ parser IoamParser(
     }
 
     state extract_small_space {
-        packet.extract(hdr.options.free, (bit<32>)hdr.options.trace.remaining << 5);
+        packet.extract(hdr.ioam.free, (bit<32>)hdr.ioam.trace.remaining << 5);
         transition extract_filled;
     }
 
     state extract_space {
-        packet.extract(hdr.options.free, (bit<32>)free << 5);
-        packet.extract(hdr.options.own, (bit<32>)own << 5);
+        packet.extract(hdr.ioam.free, (bit<32>)free << 5);
+        packet.extract(hdr.ioam.own, (bit<32>)own << 5);
         transition extract_filled;
     }
 
     state extract_filled {
-        packet.extract(hdr.options.filled, (bit<32>)bytes << 3);
+        packet.extract(hdr.ioam.filled, (bit<32>)bytes << 3);
         transition select(left) {
             0 .. 3: next_option;
             default: find_trace_pad;
@@ -228,22 +228,22 @@ parser IoamParser(
     }
 
     state extract_trace_pad {
-        packet.extract(hdr.options.trace_pad);
+        packet.extract(hdr.ioam.trace_pad);
         left = left - 4;
         transition next_option;
     }
 
     state parse_e2e {
         progress = AFTER_E2E;
-        packet.extract(hdr.options.e2e);
-        packet.extract(hdr.options.e2e_data, (bit<32>)(bytes - 8) << 3);
+        packet.extract(hdr.ioam.e2e);
+        packet.extract(hdr.ioam.e2e_data, (bit<32>)(bytes - 8) << 3);
         transition next_option;
     }
 
     state parse_dex {
         progress = AFTER_DEX;
-        packet.extract(hdr.options.dex);
-        packet.extract(hdr.options.dex_data, (bit<32>)(bytes - 12) << 3);
+        packet.extract(hdr.ioam.dex);
+        packet.extract(hdr.ioam.dex_data, (bit<32>)(bytes - 12) << 3);
         transition next_option;
     }
 
@@ -251,7 +251,7 @@ parser IoamParser(
     // than the payload, then the switch cannot correct the payload length. This also applies to
     // jumbograms, whose payload length is 0.
     state end_options {
-        bytes = ((bit<16>)hdr.options.hop_by_hop.length + 1) << 3;
+        bytes = ((bit<16>)hdr.ioam.hop_by_hop.length + 1) << 3;
         transition select(next_header, bytes <= hdr.ipv6.payload_length) {
             (PROTOCOL_HOP_BY_HOP, _): accept;
             (_, true): accept_options;
@@ -281,79 +281,6 @@ parser IoamParser(
     state parse_ports {
         packet.extract(hdr.ports);
         transition accept;
-    }
-}
-
-control IoamVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
-    apply { }
-}
-
-control IoamComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
-    apply { }
-}
-
-control EmitNodeData(packet_out packet, in node_data_t data) {
-    apply {
-        packet.emit(data.hop_node);
-        packet.emit(data.interfaces);
-        packet.emit(data.seconds);
-        packet.emit(data.fraction);
-        packet.emit(data.transit_delay);
-        packet.emit(data.namespace_data);
-        packet.emit(data.queue_depth);
-        packet.emit(data.checksum);
-        packet.emit(data.hop_node_wide);
-        packet.emit(data.interfaces_wide);
-        packet.emit(data.namespace_data_wide);
-        packet.emit(data.buffer_occupancy);
-        packet.emit(data.undefined_1);
-        packet.emit(data.undefined_2);
-        packet.emit(data.undefined_4);
-        packet.emit(data.undefined_8);
-        packet.emit(data.opaque);
-    }
-}
-
-control IoamDeparser(packet_out packet, in headers_t hdr) {
-    EmitNodeData() emit_report_data;
-    EmitNodeData() emit_data;
-
-    apply {
-        packet.emit(hdr.readout);
-        packet.emit(hdr.report_ethernet);
-        packet.emit(hdr.report_ipv4);
-        packet.emit(hdr.report_udp);
-        packet.emit(hdr.report_group);
-        packet.emit(hdr.report);
-        emit_report_data.apply(packet, hdr.report_data);
-        packet.emit(hdr.ethernet);
-        packet.emit(hdr.ipv6);
-        packet.emit(hdr.options.hop_by_hop);
-        packet.emit(hdr.options.before);
-        packet.emit(hdr.lead);
-        packet.emit(hdr.options.trace);
-        packet.emit(hdr.space);
-        packet.emit(hdr.options.free);
-        packet.emit(hdr.options.own);
-        emit_data.apply(packet, hdr.data);
-        packet.emit(hdr.options.filled);
-        packet.emit(hdr.options.trace_pad);
-        packet.emit(hdr.options.e2e);
-        packet.emit(hdr.options.e2e_data);
-        packet.emit(hdr.new_e2e);
-        packet.emit(hdr.options.dex);
-        packet.emit(hdr.options.dex_data);
-        packet.emit(hdr.new_dex_flow);
-        packet.emit(hdr.new_dex_sequence);
-        packet.emit(hdr.pad_1);
-        packet.emit(hdr.pad_n);
-        packet.emit(hdr.zero_1);
-        packet.emit(hdr.zero_2);
-        packet.emit(hdr.zero_4);
-        packet.emit(hdr.options.after);
-        packet.emit(hdr.carried_ipv6);
-        packet.emit(hdr.inner_ipv6);
-        packet.emit(hdr.ports);
     }
 }
 

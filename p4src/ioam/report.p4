@@ -7,9 +7,6 @@
 #include "../include/ipv4.p4"
 #include "insert.p4"
 
-const bit<32> EGRESS_CLONE = 2;      // instance_type
-const bit<32> REPORT_SESSION = 500;  // the clone session whose port leads to the collector
-
 // Bytes after the options in a report: layer 4 ports, and the start of the payload.
 const bit<16> LAYER_4_BYTES = 24;
 // maximum length of the packet in a report, so that a report has at most 1500 bytes
@@ -17,42 +14,20 @@ const bit<16> PACKET_BYTES = 1320;
 
 /* Copies the packet as it came. The copies are needed because the report is made after the options
  * changed. */
-control Keep(inout headers_t hdr, in ioam_t ioam) {
+control IoamKeep(inout headers_t hdr, in ioam_t ioam) {
     apply {
-        hdr.kept_ipv6 = hdr.ipv6;
-        hdr.kept_ipv6.hop_limit = ioam.hop_limit;
-        hdr.kept_options = hdr.options;
-        hdr.kept_inner_ipv6 = hdr.inner_ipv6;
+        hdr.ioam_kept.ipv6 = hdr.ipv6;
+        hdr.ioam_kept.ipv6.hop_limit = ioam.hop_limit;
+        hdr.ioam_kept.options = hdr.ioam;
+        hdr.ioam_kept.inner_ipv6 = hdr.inner_ipv6;
     }
 }
 
-control PutBack(inout headers_t hdr) {
+control IoamPutBack(inout headers_t hdr) {
     apply {
-        hdr.ipv6 = hdr.kept_ipv6;
-        hdr.options = hdr.kept_options;
-        hdr.inner_ipv6 = hdr.kept_inner_ipv6;
-        hdr.data.hop_node.setInvalid();
-        hdr.data.interfaces.setInvalid();
-        hdr.data.seconds.setInvalid();
-        hdr.data.fraction.setInvalid();
-        hdr.data.transit_delay.setInvalid();
-        hdr.data.namespace_data.setInvalid();
-        hdr.data.queue_depth.setInvalid();
-        hdr.data.checksum.setInvalid();
-        hdr.data.hop_node_wide.setInvalid();
-        hdr.data.interfaces_wide.setInvalid();
-        hdr.data.namespace_data_wide.setInvalid();
-        hdr.data.buffer_occupancy.setInvalid();
-        hdr.data.undefined_1.setInvalid();
-        hdr.data.undefined_2.setInvalid();
-        hdr.data.undefined_4.setInvalid();
-        hdr.data.undefined_8.setInvalid();
-        hdr.data.opaque.setInvalid();
-        hdr.pad_1.setInvalid();
-        hdr.pad_n.setInvalid();
-        hdr.zero_1.setInvalid();
-        hdr.zero_2.setInvalid();
-        hdr.zero_4.setInvalid();
+        hdr.ipv6 = hdr.ioam_kept.ipv6;
+        hdr.ioam = hdr.ioam_kept.options;
+        hdr.inner_ipv6 = hdr.ioam_kept.inner_ipv6;
     }
 }
 
@@ -66,8 +41,8 @@ control PrepareReport(in headers_t hdr, inout ioam_t ioam) {
     }
 
     apply {
-        bit<16> headers = IPV6_BYTES + (((bit<16>)hdr.options.hop_by_hop.length + 1) << 3);
-        if (hdr.carried_ipv6.isValid()) {
+        bit<16> headers = IPV6_BYTES + (((bit<16>)hdr.ioam.hop_by_hop.length + 1) << 3);
+        if (hdr.ioam.carried_ipv6.isValid()) {
             headers = headers + IPV6_BYTES;
         }
         if (hdr.inner_ipv6.isValid()) {
@@ -88,12 +63,12 @@ control PrepareReport(in headers_t hdr, inout ioam_t ioam) {
 }
 
 /* Makes a report from the clone. */
-control WriteReport(inout headers_t hdr, inout ioam_t ioam, in hop_t hop) {
+control WriteIoamReport(inout headers_t hdr, inout ioam_t ioam, in hop_t hop) {
     FillNodeData() fill;
     bit<16> words = 0;  // words of the report after its first word
 
     /* Sets the addresses of the switch and of the collector. */
-    action send_report(
+    action send_ioam_report(
         bit<48> src_mac, bit<48> dst_mac, bit<32> src_addr, bit<32> dst_addr, bit<16> port) {
         hdr.report_ethernet.setValid();
         hdr.report_ethernet.dst_addr = dst_mac;
@@ -108,40 +83,40 @@ control WriteReport(inout headers_t hdr, inout ioam_t ioam, in hop_t hop) {
         truncate((bit<32>)bytes + 34);
     }
 
-    table collector {
-        actions = { send_report; }
-        default_action = send_report(0, 0, 0, 0, 32766);
+    table ioam_collector {
+        actions = { send_ioam_report; }
+        default_action = send_ioam_report(0, 0, 0, 0, 32766);
     }
 
     action fill_report(bit<8> data_words) {
         hdr.report_group.setValid();
         hdr.report_group.version = REPORT_VERSION;
-        hdr.report_group.hw_id = 0;
+        hdr.report_group.hw_id = HW_IOAM;
         hdr.report_group.sequence = ioam.report_number;
         hdr.report_group.node_id = hop.node_id;
-        hdr.report.setValid();
-        hdr.report.type = REPORT_OF_IOAM;
-        hdr.report.inner_type = INNER_IPV6;
-        hdr.report.length = words > 255 ? 8w255 : words[7:0];
-        hdr.report.data_words = data_words;
-        hdr.report.dropped = 0;
-        hdr.report.congested = 0;
-        hdr.report.flow = 1;
-        hdr.report.reserved = 0;
-        hdr.report.namespace_id = ioam.report_namespace;
-        hdr.report.unused = 0;
-        hdr.report.option_type = ioam.report_option;
-        hdr.report.trace_type = ioam.report_type;
-        hdr.report.last_unused = 0;
+        hdr.ioam_report.head.setValid();
+        hdr.ioam_report.head.type = REPORT_OF_IOAM;
+        hdr.ioam_report.head.inner_type = INNER_IPV6;
+        hdr.ioam_report.head.length = words > 255 ? 8w255 : words[7:0];
+        hdr.ioam_report.head.data_words = data_words;
+        hdr.ioam_report.head.dropped = 0;
+        hdr.ioam_report.head.congested = 0;
+        hdr.ioam_report.head.flow = 1;
+        hdr.ioam_report.head.reserved = 0;
+        hdr.ioam_report.head.namespace_id = ioam.report_namespace;
+        hdr.ioam_report.head.unused = 0;
+        hdr.ioam_report.head.option_type = ioam.report_option;
+        hdr.ioam_report.head.trace_type = ioam.report_type;
+        hdr.ioam_report.head.last_unused = 0;
         hdr.ethernet.setInvalid();
     }
 
     apply {
         bit<8> data_words = words_of_node(ioam.report_type);
         words = 2 + (bit<16>)data_words + (ioam.report_bytes >> 2);
-        fill.apply(hdr.report_data, ioam, hop, ioam.hop_limit_in_data, ioam.report_type);
+        fill.apply(hdr.ioam_report.data, ioam, hop, ioam.hop_limit_in_data, ioam.report_type);
         fill_report(data_words);
-        collector.apply();
+        ioam_collector.apply();
     }
 }
 

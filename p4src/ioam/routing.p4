@@ -10,38 +10,38 @@ control IoamForward(
     bit<128> destination = 0;
     bit<8> hop_limit = 0;
 
-    action forward(bit<9> port) {
+    action ioam_forward(bit<9> port) {
         standard_metadata.egress_spec = port;
     }
 
-    action drop() {
+    action ioam_drop() {
         mark_to_drop(standard_metadata);
     }
 
     /* Sends to the neighbour with this MAC address, through this port. */
-    action send(bit<48> mac_addr, bit<9> port) {
+    action ioam_send(bit<48> mac_addr, bit<9> port) {
         standard_metadata.egress_spec = port;
         hdr.ethernet.src_addr = hdr.ethernet.dst_addr;
         hdr.ethernet.dst_addr = mac_addr;
         hop_limit = hop_limit - 1;
     }
 
-    table forwarding {
+    table ioam_forwarding {
         key = { hdr.ethernet.dst_addr: exact; }
-        actions = { forward; NoAction; }
+        actions = { ioam_forward; NoAction; }
         default_action = NoAction();
         size = 1024;
     }
 
-    table routes {
+    table ioam_routes {
         key = { destination: lpm @name("destination"); }
-        actions = { send; drop; }
-        default_action = drop();
+        actions = { ioam_send; ioam_drop; }
+        default_action = ioam_drop();
         size = 1024;
     }
 
     apply {
-        if (!forwarding.apply().hit) {
+        if (!ioam_forwarding.apply().hit) {
             // The route is that of the outer header of a tunnel, except where the tunnel ends. The
             // hop limit is that of the header that arrived.
             destination = hdr.ipv6.dst_addr;
@@ -53,9 +53,9 @@ control IoamForward(
                 hop_limit = hdr.inner_ipv6.hop_limit;
             }
             if (!hdr.ipv6.isValid() || hdr.ipv6.version != 6 || hop_limit <= 1) {
-                drop();
+                ioam_drop();
             } else {
-                routes.apply();
+                ioam_routes.apply();
                 if (ioam.ends_tunnel == 1) {
                     hdr.inner_ipv6.hop_limit = hop_limit;
                 } else {

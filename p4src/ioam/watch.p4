@@ -10,8 +10,8 @@
  * packets. A packet from outside is also dropped if its options cannot be read to the end. */
 control IoamBorder(
     inout headers_t hdr, inout ioam_t ioam, inout standard_metadata_t standard_metadata) {
-    Strip() strip;
-    counter(IOAM_EVENTS, CounterType.packets) arriving_events;
+    IoamStrip() strip;
+    counter(IOAM_EVENTS, CounterType.packets) ioam_arriving_events;
 
     action drop_foreign() {
         ioam.from_outside = 1;
@@ -23,7 +23,7 @@ control IoamBorder(
     }
 
     // Ports at the border of the domain.
-    table borders {
+    table ioam_borders {
         key = { standard_metadata.ingress_port: exact; }
         actions = { drop_foreign; strip_foreign; NoAction; }
         default_action = NoAction();
@@ -31,13 +31,13 @@ control IoamBorder(
     }
 
     action stop() {
-        arriving_events.count(FOREIGN_DROPPED);
+        ioam_arriving_events.count(IOAM_FOREIGN_DROPPED);
         mark_to_drop(standard_metadata);
         ioam.is_stopped = 1;
     }
 
     apply {
-        borders.apply();
+        ioam_borders.apply();
         if (hdr.ipv6.isValid() && hdr.ipv6.next_header == PROTOCOL_HOP_BY_HOP) {
             if (ioam.from_outside == 1) {
                 if (ioam.is_whole == 0
@@ -46,11 +46,11 @@ control IoamBorder(
                 } else if (has_ioam(ioam)) {
                     strip.apply(hdr, ioam);
                     ioam.ioam_bytes = 0;
-                    arriving_events.count(FOREIGN_STRIPPED);
+                    ioam_arriving_events.count(IOAM_FOREIGN_STRIPPED);
                 }
             } else if (ioam.is_whole == 0
-                       || (hdr.options.trace.isValid() && ioam.trace_fits == 0)) {
-                arriving_events.count(MALFORMED);
+                       || (hdr.ioam.trace.isValid() && ioam.trace_fits == 0)) {
+                ioam_arriving_events.count(IOAM_MALFORMED);
             }
         }
     }
@@ -67,15 +67,15 @@ control IoamWatch(
     bit<32> share = 0;
 
     /* Sets the ids of the node, and the offset of its clock. */
-    action set_node(bit<24> node_id, bit<56> node_wide, bit<64> offset_us) {
+    action set_ioam_node(bit<24> node_id, bit<56> node_wide, bit<64> offset_us) {
         hop.node_id = (bit<32>)node_id;
         ioam.node_wide = node_wide;
         ioam.offset_us = offset_us;
     }
 
-    table node {
-        actions = { set_node; }
-        default_action = set_node(0xFFFFFF, 0xFFFFFFFFFFFFFF, 0);
+    table ioam_node {
+        actions = { set_ioam_node; }
+        default_action = set_ioam_node(0xFFFFFF, 0xFFFFFFFFFFFFFF, 0);
     }
 
     action join(bit<32> data, bit<64> data_wide) {
@@ -159,7 +159,7 @@ control IoamWatch(
     }
 
     /* The packets of this flow get an outer IPv6 header (RFC 2473). */
-    action encapsulate(bit<128> src_addr, bit<128> dst_addr) {
+    action begin_tunnel(bit<128> src_addr, bit<128> dst_addr) {
         ioam.has_tunnel = 1;
         ioam.tunnel_src = src_addr;
         ioam.tunnel_dst = dst_addr;
@@ -167,7 +167,7 @@ control IoamWatch(
 
     table tunnels {
         key = { ioam.flow: exact; }
-        actions = { encapsulate; NoAction; }
+        actions = { begin_tunnel; NoAction; }
         default_action = NoAction();
         size = IOAM_FLOWS;
     }
@@ -200,15 +200,19 @@ control IoamWatch(
     }
 
     apply {
-        node.apply();
+        ioam_node.apply();
         border.apply(hdr, ioam, standard_metadata);
         if (ioam.is_stopped == 0 && hdr.ipv6.isValid() && hdr.ipv6.version == 6) {
             if (has_ioam(ioam)) {
                 if (hdr.inner_ipv6.isValid() && ioam.is_whole == 1) {
                     tunnel_ends.apply();
                 }
-                ioam.namespace_id = hdr.options.trace.namespace_id;
-                export_namespace = hdr.options.dex.namespace_id;
+                if (hdr.ioam.trace.isValid()) {
+                    ioam.namespace_id = hdr.ioam.trace.namespace_id;
+                }
+                if (hdr.ioam.dex.isValid()) {
+                    export_namespace = hdr.ioam.dex.namespace_id;
+                }
             } else {
                 if (hdr.ports.isValid()) {
                     src_port = hdr.ports.src_port;
@@ -226,14 +230,14 @@ control IoamWatch(
                     export_namespace = ioam.namespace_id;
                 }
             }
-            if ((has_ioam(ioam) && hdr.options.trace.isValid())
+            if ((has_ioam(ioam) && hdr.ioam.trace.isValid())
                 || (ioam.inserts == 1 && ioam.has_trace == 1)) {
                 namespaces.apply();
                 if (ioam.is_known == 0) {
-                    namespace_events.count(UNKNOWN_NAMESPACE);
+                    namespace_events.count(IOAM_UNKNOWN_NAMESPACE);
                 }
             }
-            if ((has_ioam(ioam) && hdr.options.dex.isValid())
+            if ((has_ioam(ioam) && hdr.ioam.dex.isValid())
                 || (ioam.inserts == 1 && ioam.has_dex == 1)) {
                 export_namespaces.apply();
             }

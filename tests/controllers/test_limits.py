@@ -100,12 +100,12 @@ def test_an_ipv6_flow_has_no_ports_but_in_a_tunnel() -> None:
     [
         (("10.0.0.1", "fd00::2"), {}, "different versions"),
         (("10.0.0.1", "10.0.0.2"), {"flow_mon_id": 1}, "IPv4 has no AltMark option"),
-        (("10.0.0.1", "10.0.0.2"), {"tunnel": Tunnel("fd00::8", "fd00::9")}, "only IPv6"),
+        (("10.0.0.1", "10.0.0.2"), {"tunnel": Tunnel("fd00::8", "fd00::9")}, "only for IPv6"),
         (("10.0.0.1", "10.0.0.2"), {"dscp": 64}, "six bits"),
         (("10.0.0.1", "10.0.0.2"), {"dscp": -1}, "six bits"),
         (("10.0.0.1", "10.0.0"), {}, "does not appear to be"),
         (("10.0.0.1", "10.0.0.2/24"), {}, "has host bits set"),
-        (("fd00::1", "fd00::2"), {}, "needs a flow_mon_id"),
+        (("fd00::1", "fd00::2"), {"tunnel": Tunnel("fd00::8", "fd00::9")}, "a flow_mon_id"),
         (
             ("fd00::1", "fd00::2"),
             {"flow_mon_id": 1, "tunnel": Tunnel("fd00::8/64", "::1")},
@@ -191,6 +191,14 @@ def test_paths_that_make_counts_wrong_are_refused(
         return
     with pytest.raises(TestbedError, match=words):
         Collector(flows, Schedule(L), RealClock(), bounds=None)
+
+
+def test_a_tunnel_and_dscp_marks_for_the_same_packets_are_refused() -> None:
+    tunnel = Tunnel("fd00::8", "fd00::9")
+    flows = [WatchedFlow(1, "::/0", "::/0", flow_mon_id=2, tunnel=tunnel),
+             WatchedFlow(2, "::/0", "::/0")]  # fmt: skip
+    with pytest.raises(TestbedError, match="flows 1 and 2 match the same packets at s1"):
+        check_paths({flow: [hop("s1"), hop("s2")] for flow in flows})
 
 
 def test_a_flow_that_leaves_less_open_comes_first_then_the_lower_number() -> None:

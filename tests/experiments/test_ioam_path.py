@@ -56,7 +56,7 @@ FAULTS = {
         at_all("max error of queue (packets)"),
     ),
     "a lost report": (
-        "ioam.p4", "write_report.apply(hdr, meta.ioam, meta.hop);",
+        "pipeline.p4", "write_report.apply(hdr, meta.ioam, meta.hop);",
         "write_report.apply(hdr, meta.ioam, meta.hop);"
         "if (meta.ioam.report_number == 9 && meta.hop.node_id == 5) "
         "{ mark_to_drop(standard_metadata); }",
@@ -72,8 +72,8 @@ FAULTS = {
         at_all(CONSTANTS),
     ),
     "a wrong traffic class": (
-        "strip.p4", "hdr.ipv6.next_header = hdr.options.hop_by_hop.next_header;",
-        "hdr.ipv6.next_header = hdr.options.hop_by_hop.next_header;"
+        "strip.p4", "hdr.ipv6.next_header = hdr.ioam.hop_by_hop.next_header;",
+        "hdr.ipv6.next_header = hdr.ioam.hop_by_hop.next_header;"
         "hdr.ipv6.traffic_class = 1; hdr.inner_ipv6.traffic_class = 1;",
         {"packets changed on the path", "packets received in order"},
     ),

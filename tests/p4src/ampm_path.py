@@ -98,6 +98,11 @@ class Switch:
         params = [flow, int(methods)] if role == DECAPSULATE else _params(role, flow, methods)
         self._watch("watch_list_ipv6", key, role, params, 0)
 
+    def watch_plain_ipv6(self, role: str, methods: Method, *, flow: int = 0, dscp: int = 0) -> None:
+        """Watch all IPv6 packets without the AltMark option; their DSCP contains the marks."""
+        key = [Ternary(0, 0), Ternary(0, 0), Ternary(17, 255), Ternary(0, 0), Ternary(0, 0)]
+        self._watch("watch_list_plain_ipv6", key, role, _params(role, flow, methods, dscp))
+
     def encapsulate(
         self, methods: Method, *, flow_mon_id: int, flow: int = 0, options_type: int = 0,
         ports: tuple[int, int] | None = None,
@@ -109,7 +114,7 @@ class Switch:
         addresses = [int(IPv6Address(a)) for a in TUNNEL]
         params = [flow, int(methods), flow_mon_id, options_type, *addresses]
         keys = [Ternary(port, 0xFFFF) for port in ports] if ports else [Ternary(0, 0)] * 2
-        self._watch("encapsulation_list", [*[Ternary(0, 0)] * 3, *keys], "encapsulate", params)
+        self._watch("watch_list_plain_ipv6", [*[Ternary(0, 0)] * 3, *keys], "encapsulate", params)
 
     def _watch(
         self, table: str, key: Sequence[MatchKey], action: str, params: Sequence[int],

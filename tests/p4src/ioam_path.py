@@ -40,7 +40,8 @@ TIMES = TraceType.SECONDS | TraceType.FRACTION | TraceType.TRANSIT_DELAY
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 EVENTS = ("malformed", "foreign stripped", "foreign dropped", "leak dropped", "unknown namespace",
           "overflowed", "no room", "not possible", "terminated")  # fmt: skip
-WATCH, PACKET = "IoamIngress.watch", "IoamEgress.packet"
+WATCH, PACKET = "IoamIngress.arrival.watch", "IoamEgress.departure.packet"
+REPORT = "IoamEgress.departure.write_report"
 STRIP_FOREIGN, DROP_FOREIGN = "strip_foreign", "drop_foreign"
 TUNNEL = ("fd00:e::1", "fd00:e::2")
 NODE_WIDE, DATA, DATA_WIDE = 0x0102_0304_0506, 0xDADA0000, 0xDADA0001_DADA0002
@@ -65,24 +66,24 @@ class Switch:
     ) -> None:  # fmt: skip
         self.engine = _switch().another()
         add, set_default = self.engine.table_add, self.engine.table_set_default
-        forward = "IoamIngress.forward"
+        forward = "IoamIngress.arrival.forward"
         if routed:
-            add(f"{forward}.routes", [Lpm(0, 0)], f"{forward}.send", [HOST_MAC, OUT])
+            add(f"{forward}.ioam_routes", [Lpm(0, 0)], f"{forward}.ioam_send", [HOST_MAC, OUT])
         else:
-            add(f"{forward}.forwarding", [Exact(HOST_MAC)], f"{forward}.forward", [OUT])
-        set_default(f"{WATCH}.node", f"{WATCH}.set_node", [node, NODE_WIDE + node, offset_us])
+            add(f"{forward}.ioam_forwarding", [Exact(HOST_MAC)], f"{forward}.ioam_forward", [OUT])
+        set_default(f"{WATCH}.ioam_node", f"{WATCH}.set_ioam_node", [node, NODE_WIDE + node, offset_us])
         for namespace in namespaces:
             data = [DATA + node, DATA_WIDE + node]
             add(f"{WATCH}.namespaces", [Exact(namespace)], f"{WATCH}.join", data)
             add(f"{WATCH}.export_namespaces", [Exact(namespace)], f"{WATCH}.join_export", data)
         if border:
-            add(f"{WATCH}.border.borders", [Exact(IN)], f"{WATCH}.border.{border}", [])
+            add(f"{WATCH}.border.ioam_borders", [Exact(IN)], f"{WATCH}.border.{border}", [])
         if leaving:
-            add(f"{PACKET}.ports", [Exact(OUT)], f"{PACKET}.leave_domain", [int(reports)])
+            add(f"{PACKET}.ioam_ports", [Exact(OUT)], f"{PACKET}.remove_ioam", [int(reports)])
         else:
-            add(f"{PACKET}.ports", [Exact(OUT)], f"{PACKET}.stay_inside", [mtu])
+            add(f"{PACKET}.ioam_ports", [Exact(OUT)], f"{PACKET}.keep_ioam", [mtu])
         collector = int(IPv4Address(COLLECTOR))
-        set_default("IoamEgress.write_report.collector", "IoamEgress.write_report.send_report",
+        set_default(f"{REPORT}.ioam_collector", f"{REPORT}.send_ioam_report",
                     [0x02000000FF00 + node, COLLECTOR_MAC, int(IPv4Address(SWITCH_ADDR)),
                      collector, REPORT_PORT])  # fmt: skip
         self.engine.mirror_set(SESSION, [(TO_COLLECTOR, 0)])
@@ -105,7 +106,7 @@ class Switch:
 
     def begin_tunnel(self, flow: int = 7) -> None:
         src, dst = (int(IPv6Address(each)) for each in TUNNEL)
-        self.engine.table_add(f"{WATCH}.tunnels", [Exact(flow)], f"{WATCH}.encapsulate", [src, dst])
+        self.engine.table_add(f"{WATCH}.tunnels", [Exact(flow)], f"{WATCH}.begin_tunnel", [src, dst])
 
     def end_tunnel(self, *, reports: bool = True) -> None:
         self.engine.table_add(f"{WATCH}.tunnel_ends", [Exact(int(IPv6Address(TUNNEL[1])))],
@@ -129,8 +130,8 @@ class Switch:
 
     def events(self) -> dict[str, int]:
         """Return the nonzero event counters of the switch."""
-        counters = (f"{WATCH}.border.arriving_events", f"{WATCH}.namespace_events",
-                    f"{PACKET}.departing_events")  # fmt: skip
+        counters = (f"{WATCH}.border.ioam_arriving_events", f"{WATCH}.namespace_events",
+                    f"{PACKET}.ioam_departing_events")  # fmt: skip
         sums = [sum(self.engine.counter_read(name, i)[0] for name in counters)
                 for i in range(len(EVENTS))]  # fmt: skip
         return {name: count for name, count in zip(EVENTS, sums, strict=True) if count}

@@ -13,6 +13,9 @@ from ampm_path import (
     Switch,
     frame_ipv6,
 )
+from scapy.layers.inet import UDP
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
 
 from controllers.ampm.watch import Method
 
@@ -100,3 +103,45 @@ def test_other_ipv6_packets_pass_untouched_and_uncounted(role: str, data: bytes)
     watching = switch(role, Method.DOUBLE)
     assert watching.pass_on(data, 5 * L + L // 2) == data
     assert watching.packets(0, 1) == (0, 0)
+
+
+EF, CE = 46, 3
+
+
+@pytest.mark.parametrize(
+    ("method", "dscps"),
+    [
+        # at the start and in the middle of an even and of an odd block
+        (Method.STEP, (EF, EF, EF + 1, EF + 1)),
+        (Method.PULSE, (EF - 2, EF, EF - 2, EF)),
+        (Method.DOUBLE, (EF - 2, EF, EF - 1, EF + 1)),
+        (Method.MULTIPLEXED, (EF, EF + 1, EF + 1, EF)),
+    ],
+)
+def test_packets_without_the_option_are_marked_in_their_dscp(
+    method: Method, dscps: tuple[int, ...]
+) -> None:
+    path = [Switch(role, method, flows=0) for role in (FIRST, MIDDLE, LAST)]
+    for role, point in zip((FIRST, MIDDLE, LAST), path, strict=True):
+        point.watch_plain_ipv6(role, method, dscp=EF)
+    ether = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
+    header = IPv6(src="fd00::1", dst="fd00::2", tc=EF << 2 | CE, fl=0xABCDE)
+    data = bytes(ether / header / UDP(sport=1, dport=2) / b"data")
+    seen = []
+    for time_us in (4 * L, 4 * L + L // 2, 5 * L, 5 * L + L // 2):
+        marked = path[0].pass_on(data, time_us)
+        found = Ether(marked)[IPv6]
+        seen.append(found.tc >> 2)
+        found.tc = EF << 2 | CE
+        assert bytes(found) == data[14:]
+        assert path[1].pass_on(marked, time_us) == marked
+        assert path[2].pass_on(marked, time_us) == data
+    assert tuple(seen) == dscps
+    assert [point.packets(0, colour) for point in path for colour in (0, 1)] == [(2, 2)] * 6
+
+
+def test_other_protocols_of_ipv6_are_not_marked() -> None:
+    first = Switch(FIRST, Method.STEP, flows=0)
+    first.watch_plain_ipv6(FIRST, Method.STEP)
+    data = bytes(Ether(dst="02:00:00:00:00:02") / IPv6(src="fd00::1", dst="fd00::2", nh=59))
+    assert first.pass_on(data, 5 * L) == data

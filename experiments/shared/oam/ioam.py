@@ -120,8 +120,8 @@ def _route_setter(net: Network, leaf: fy.Switch, data: Sequence[Flow]) -> SetSpi
     async def set_routes(spine: str, to: str) -> None:
         await leaf.modify([
             fy.P4TableEntry(
-                "routes", match=fy.Match({"destination": f"{_address(flow)}/128"}),
-                action=fy.Action("send", mac_addr=0, port=net.port(SOURCE_LEAF, to)),
+                "ioam_routes", match=fy.Match({"destination": f"{_address(flow)}/128"}),
+                action=fy.Action("ioam_send", mac_addr=0, port=net.port(SOURCE_LEAF, to)),
             )
             for flow in data if _spine(flow) == spine
         ])  # fmt: skip
