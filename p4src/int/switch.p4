@@ -18,6 +18,15 @@
 #define INT_READ_UDP
 #endif
 
+// A program may emit headers of its own here: at the end of the headers of a report, and after the
+// options of IPv6.
+#ifndef INT_EMIT_REPORT
+#define INT_EMIT_REPORT
+#endif
+#ifndef INT_EMIT_OPTIONS
+#define INT_EMIT_OPTIONS
+#endif
+
 /* If `stack` is valid, INT is complete; the stack may be empty. If `shim` is valid but `stack` is
  * not, the packet is marked as INT, but the lengths or the type are wrong. */
 parser IntParser(
@@ -212,6 +221,7 @@ control IntDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.report);
         emit_report_metadata.apply(packet, hdr.report_metadata);
         packet.emit(hdr.report_drop);
+        INT_EMIT_REPORT
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv4_options);
@@ -220,6 +230,7 @@ control IntDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.options_before);
         packet.emit(hdr.altmark);
         packet.emit(hdr.options_after);
+        INT_EMIT_OPTIONS
         packet.emit(hdr.inner_ipv6);
         packet.emit(hdr.ports);
         packet.emit(hdr.tcp);

@@ -127,6 +127,12 @@ const bit<32> IOAM_NOT_POSSIBLE = 7;  // packets that already have hop-by-hop op
 const bit<32> IOAM_TERMINATED = 8;    // active measurement packets that ended here
 const bit<32> IOAM_EVENTS = 9;
 
+/* Returns the protocol that follows the hop-by-hop header, if there is one, or the IPv6 header. */
+@noWarn("unused")
+bit<8> protocol_behind(in ipv6_t ipv6, in hop_by_hop_t hop_by_hop) {
+    return hop_by_hop.isValid() ? hop_by_hop.next_header : ipv6.next_header;
+}
+
 bool has_ioam(in ioam_t ioam) {
     return ioam.ioam_bytes != 0;
 }

@@ -22,14 +22,14 @@ control IoamArrival(
 
 /* Removes the outer header of a tunnel. Congestion marks of the outer header are copied to the
  * inner header. If that is not ECN-capable, the packet is dropped (RFC 6040, 4.2). */
-control EndTunnel(inout headers_t hdr, inout standard_metadata_t standard_metadata) {
+control EndTunnel(inout headers_t hdr, inout bit<1> is_stopped) {
     apply {
         bit<2> outer = hdr.ipv6.traffic_class[1:0];
         bit<2> inner = hdr.inner_ipv6.traffic_class[1:0];
         hdr.ipv6 = hdr.inner_ipv6;
         hdr.inner_ipv6.setInvalid();
         if (outer == 3 && inner == 0) {
-            mark_to_drop(standard_metadata);
+            is_stopped = 1;
         } else if (outer == 3 || (outer == 1 && inner == 2)) {
             hdr.ipv6.traffic_class[1:0] = outer;
         }
@@ -129,17 +129,20 @@ control IoamPacket(
             if (hdr.ipv6.next_header == PROTOCOL_HOP_BY_HOP
                 && (meta.ioam.is_whole == 0 || (has_options == 1 && !can_strip(meta.ioam)))) {
                 event = IOAM_LEAK_DROPPED;
-                mark_to_drop(standard_metadata);
+                meta.ioam.is_stopped = 1;
             } else if (has_options == 1) {
                 if (hdr.ioam.trace.isValid() && hdr.ioam.trace.active == 1) {
                     event = IOAM_TERMINATED;
-                    mark_to_drop(standard_metadata);
+                    meta.ioam.is_stopped = 1;
                 }
                 strip.apply(hdr, meta.ioam);
                 if (meta.ioam.ends_tunnel == 1) {
-                    end_tunnel.apply(hdr, standard_metadata);
+                    end_tunnel.apply(hdr, meta.ioam.is_stopped);
                 }
             }
+        }
+        if (meta.ioam.is_stopped == 1) {
+            mark_to_drop(standard_metadata);
         }
         if (event != IOAM_EVENTS) {
             ioam_departing_events.count(event);

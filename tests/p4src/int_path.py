@@ -28,7 +28,8 @@ DSCP, PORT, NEW_UDP, PROBE = range(4)  # how a packet shows that it has INT
 INT_PORT, MARKER = 32767, b"TELEMARK"
 # prefixes of the names of a program's ingress and egress
 KINDS = {"int.p4": "Int", "grouped.p4": "Grouped", "with_ampm.p4": "Both",
-         "../roce/int_sink.p4": "Sink", "../dta/int_sink.p4": "Sink"}  # fmt: skip
+         "../roce/int_sink.p4": "Sink", "../dta/int_sink.p4": "Sink",
+         "../ioam/with_ampm_int.p4": "All"}  # fmt: skip
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not understood",
           "hops", "mtu")  # fmt: skip

@@ -27,7 +27,12 @@ from collectors.ioam.options import (
 from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, Lpm, Ternary
 
-PROGRAM = Path(__file__).parents[2] / "p4src" / "ioam" / "ioam.p4"
+FOLDER = Path(__file__).parents[2] / "p4src" / "ioam"
+# names of the controls of IOAM in the ingress and the egress of a program
+CONTROLS = {
+    "ioam.p4": ("IoamIngress.arrival", "IoamEgress.departure"),
+    "with_ampm_int.p4": ("AllIngress.ioam_arrival", "AllEgress.ioam_departure"),
+}
 HOST_MAC, COLLECTOR_MAC, ROUTER_MAC = 0x020000000002, 0x020000000063, 0x02000000AA00
 COLLECTOR, SWITCH_ADDR = "10.0.9.9", "10.0.9.1"
 REPORT_PORT = 32766
@@ -40,16 +45,14 @@ TIMES = TraceType.SECONDS | TraceType.FRACTION | TraceType.TRANSIT_DELAY
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 EVENTS = ("malformed", "foreign stripped", "foreign dropped", "leak dropped", "unknown namespace",
           "overflowed", "no room", "not possible", "terminated")  # fmt: skip
-WATCH, PACKET = "IoamIngress.arrival.watch", "IoamEgress.departure.packet"
-REPORT = "IoamEgress.departure.write_report"
 STRIP_FOREIGN, DROP_FOREIGN = "strip_foreign", "drop_foreign"
 TUNNEL = ("fd00:e::1", "fd00:e::2")
 NODE_WIDE, DATA, DATA_WIDE = 0x0102_0304_0506, 0xDADA0000, 0xDADA0001_DADA0002
 
 
 @functools.cache
-def _switch() -> Engine | Twins:
-    return subject.switch(PROGRAM, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
+def _switch(program: str) -> Engine | Twins:
+    return subject.switch(FOLDER / program, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
 
 
 class Switch:
@@ -62,35 +65,38 @@ class Switch:
     def __init__(
         self, node: int, *, border: str = "", leaving: bool = False, mtu: int = 1500,
         offset_us: int = 0, namespaces: Sequence[int] = (0, NAMESPACE), routed: bool = False,
-        reports: bool = True,
+        reports: bool = True, program: str = "ioam.p4",
     ) -> None:  # fmt: skip
-        self.engine = _switch().another()
+        self.engine = _switch(program).another()
+        ingress, egress = CONTROLS[program]
+        self.watch, self.packet = watch, packet = f"{ingress}.watch", f"{egress}.packet"
+        report, forward = f"{egress}.write_report", f"{ingress}.forward"
         add, set_default = self.engine.table_add, self.engine.table_set_default
-        forward = "IoamIngress.arrival.forward"
         if routed:
             add(f"{forward}.ioam_routes", [Lpm(0, 0)], f"{forward}.ioam_send", [HOST_MAC, OUT])
         else:
             add(f"{forward}.ioam_forwarding", [Exact(HOST_MAC)], f"{forward}.ioam_forward", [OUT])
-        set_default(f"{WATCH}.ioam_node", f"{WATCH}.set_ioam_node", [node, NODE_WIDE + node, offset_us])
+        set_default(f"{watch}.ioam_node", f"{watch}.set_ioam_node",
+                    [node, NODE_WIDE + node, offset_us])  # fmt: skip
         for namespace in namespaces:
-            data = [DATA + node, DATA_WIDE + node]
-            add(f"{WATCH}.namespaces", [Exact(namespace)], f"{WATCH}.join", data)
-            add(f"{WATCH}.export_namespaces", [Exact(namespace)], f"{WATCH}.join_export", data)
+            key, data = [Exact(namespace)], [DATA + node, DATA_WIDE + node]
+            add(f"{watch}.namespaces", key, f"{watch}.join", data)
+            add(f"{watch}.export_namespaces", key, f"{watch}.join_export", data)
         if border:
-            add(f"{WATCH}.border.ioam_borders", [Exact(IN)], f"{WATCH}.border.{border}", [])
+            add(f"{watch}.border.ioam_borders", [Exact(IN)], f"{watch}.border.{border}", [])
         if leaving:
-            add(f"{PACKET}.ioam_ports", [Exact(OUT)], f"{PACKET}.remove_ioam", [int(reports)])
+            add(f"{packet}.ioam_ports", [Exact(OUT)], f"{packet}.remove_ioam", [int(reports)])
         else:
-            add(f"{PACKET}.ioam_ports", [Exact(OUT)], f"{PACKET}.keep_ioam", [mtu])
+            add(f"{packet}.ioam_ports", [Exact(OUT)], f"{packet}.keep_ioam", [mtu])
         collector = int(IPv4Address(COLLECTOR))
-        set_default(f"{REPORT}.ioam_collector", f"{REPORT}.send_ioam_report",
+        set_default(f"{report}.ioam_collector", f"{report}.send_ioam_report",
                     [0x02000000FF00 + node, COLLECTOR_MAC, int(IPv4Address(SWITCH_ADDR)),
                      collector, REPORT_PORT])  # fmt: skip
         self.engine.mirror_set(SESSION, [(TO_COLLECTOR, 0)])
 
     def insert(self, action: str, params: Sequence[int], flow: int = 7) -> None:
         """Insert options of flow number `flow` into all packets without IOAM."""
-        self.engine.table_add(f"{WATCH}.flows", [Ternary(0, 0)] * 5, f"{WATCH}.{action}",
+        self.engine.table_add(f"{self.watch}.flows", [Ternary(0, 0)] * 5, f"{self.watch}.{action}",
                               [flow, NAMESPACE, *map(int, params)], 1)  # fmt: skip
 
     def insert_trace(
@@ -106,11 +112,13 @@ class Switch:
 
     def begin_tunnel(self, flow: int = 7) -> None:
         src, dst = (int(IPv6Address(each)) for each in TUNNEL)
-        self.engine.table_add(f"{WATCH}.tunnels", [Exact(flow)], f"{WATCH}.begin_tunnel", [src, dst])
+        self.engine.table_add(
+            f"{self.watch}.tunnels", [Exact(flow)], f"{self.watch}.begin_tunnel", [src, dst]
+        )
 
     def end_tunnel(self, *, reports: bool = True) -> None:
-        self.engine.table_add(f"{WATCH}.tunnel_ends", [Exact(int(IPv6Address(TUNNEL[1])))],
-                              f"{WATCH}.end_tunnel", [int(reports)])  # fmt: skip
+        self.engine.table_add(f"{self.watch}.tunnel_ends", [Exact(int(IPv6Address(TUNNEL[1])))],
+                              f"{self.watch}.end_tunnel", [int(reports)])  # fmt: skip
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
         """Return port and content of all frames that the switch sends for this frame, in order."""
@@ -130,8 +138,8 @@ class Switch:
 
     def events(self) -> dict[str, int]:
         """Return the nonzero event counters of the switch."""
-        counters = (f"{WATCH}.border.ioam_arriving_events", f"{WATCH}.namespace_events",
-                    f"{PACKET}.ioam_departing_events")  # fmt: skip
+        counters = (f"{self.watch}.border.ioam_arriving_events", f"{self.watch}.namespace_events",
+                    f"{self.packet}.ioam_departing_events")  # fmt: skip
         sums = [sum(self.engine.counter_read(name, i)[0] for name in counters)
                 for i in range(len(EVENTS))]  # fmt: skip
         return {name: count for name, count in zip(EVENTS, sums, strict=True) if count}
