@@ -4,6 +4,7 @@ A packet carries options in a hop-by-hop or destination options header:
 
     header = options_header([Trace(0xF00000, namespace=123, remaining=24)], next_header=17)
     parse_options(header)      # (next header, [Trace(...)], length of the header in bytes)
+    Report.decode(payload)     # report of a node, from a UDP datagram
 
 A node exports a Telemetry Report 2.0 whose report type is IOAM. The specification reserves the type
 and leaves the format open. Telemark defines the format (in 4-byte words):
@@ -24,11 +25,14 @@ import enum
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
+from ipaddress import IPv6Address
 from typing import Final
 
 OPTION_UNCHANGED, OPTION_CHANGEABLE = 0x11, 0x31  # IPv6 option types (RFC 9486)
 REPORT_TYPE = 2  # RepType of Telemetry Report 2.0
 PAD1, PADN = 0, 1
+IPV6_BYTES, NO_NEXT_HEADER = 40, 59
 
 
 class OptionError(ValueError):
@@ -435,3 +439,43 @@ class Report:
             + struct.pack(">HBBI", self.namespace, 0, self.option_type, self.trace_type << 8)
             + data + packet
         )  # fmt: skip
+
+    @classmethod
+    def decode(cls, payload: bytes) -> "Report":
+        """Return the report in a UDP payload. Raises OptionError."""
+        head = payload[8:20]
+        if len(head) < 12 or head[0] >> 4 != REPORT_TYPE or head[7] not in [*OptionType]:
+            raise OptionError("report: shorter than its header, or of another type")
+        first, node = struct.unpack_from(">II", payload)
+        trace_type = int.from_bytes(head[8:11], "big")
+        data, size = NodeData.decode(trace_type, payload[20:])
+        return cls(
+            node, first & 0x3FFFFF, first >> 22 & 0x3F, int.from_bytes(head[4:6], "big"),
+            OptionType(head[7]), trace_type, data, payload[20 + size :], bool(head[3] & 0x80),
+        )  # fmt: skip
+
+    @cached_property
+    def options(self) -> tuple[Option, ...]:
+        """Options of the packet, as the node received them. Raises OptionError."""
+        return tuple(parse_options(self.packet[IPV6_BYTES:])[1])
+
+    @property
+    def flow_label(self) -> int:
+        """Flow label of the packet."""
+        return int.from_bytes(self.packet[:4], "big") & 0xFFFFF
+
+    @property
+    def copied_by(self) -> str | None:
+        """Address of the node that sent this copy back to the reporting node (loopback flag).
+
+        None if the packet is no copy (RFC 9322, 4.4): a copy contains nothing but options, and its
+        first node data are those of the reporting node.
+        """
+        next_header, _, length = parse_options(self.packet[IPV6_BYTES:])
+        traces = [option for option in self.options if isinstance(option, Trace)]
+        is_empty = next_header == NO_NEXT_HEADER and length == len(self.packet) - IPV6_BYTES
+        if not is_empty or not traces or not traces[0].nodes or (
+            traces[0].nodes[0].node != self.node
+        ):  # fmt: skip
+            return None
+        return str(IPv6Address(self.packet[8:24]))

@@ -113,9 +113,9 @@ class WatchedFlow:
     IPv6 packets are marked in their DSCP, too, or in the AltMark option (RFC 9343) with
     `flow_mon_id`. If the sending host inserts the option, the option and the addresses identify the
     packets. Otherwise, such a flow needs a `tunnel`. The first switch then puts packets into outer
-    packets with the option, and the last switch unpacks them. Between these switches, frames are 48 bytes longer. The option is in a
-    hop-by-hop header, or, with `end_to_end`, in a destination options header. With `end_to_end`,
-    only the two ends of the tunnel measure.
+    packets with the option, and the last switch unpacks them. Between these switches, frames are 48
+    bytes longer. The option is in a hop-by-hop header, or, with `end_to_end`, in a destination
+    options header. With `end_to_end`, only the two ends of the tunnel measure.
 
     Raises ValueError for invalid parameters.
     """

@@ -24,8 +24,9 @@ from telemark.topology.routes import next_hops
 
 REPORT_PORT = 32766
 SESSION = 500  # REPORT_SESSION in p4src/include/telemetry_report.p4
+LOOPBACK_SESSIONS = 1000  # in p4src/ioam/loopback.p4
 EVENTS = ("malformed", "foreign stripped", "foreign dropped", "leak dropped", "unknown namespace",
-          "overflowed", "no room", "not possible", "terminated")  # fmt: skip
+          "overflowed", "no room", "not possible", "terminated", "looped back")  # fmt: skip
 """Event counters of switches, in the order of p4src/ioam/packet.p4."""
 
 
@@ -60,7 +61,8 @@ class Domain:
     are hosts that forward packets as transit nodes (controllers/ioam/linux.py). If a packet with
     IOAM options comes from outside, the first switch removes them with `strips_foreign`, and
     otherwise drops the packet. Without `reports_edge`, the last switch removes the options without
-    a report. Direct export is not affected. `addresses` are the IPv6 addresses of hosts. Switches
+    a report. Direct export and copies (loopback flag) are not affected. A switch sends at most one
+    copy per `loopback_gap_us`. `addresses` are the IPv6 addresses of hosts. Switches
     with `routes` are IPv6 routers: they forward by MAC address only to the collector.
     """
 
@@ -72,6 +74,7 @@ class Domain:
     routers: Sequence[str] = ()
     strips_foreign: bool = False
     reports_edge: bool = True
+    loopback_gap_us: int = 10_000
     addresses: Mapping[str, str] = field(default_factory=dict)
     routes: Mapping[str, Sequence[Route]] = field(default_factory=dict)
 
@@ -136,6 +139,8 @@ def entries(
             src_addr=f"10.255.{node >> 8}.{node & 255}", dst_addr=collector.IP(),
             port=domain.port,
         ),
+        "loopback": fy.Action("send_copies", addr=tunnel_address(net, switch),
+                              gap_us=domain.loopback_gap_us),
     }  # fmt: skip
     return [
         *(fy.P4TableEntry(table, action=action, is_default_action=True)
@@ -147,20 +152,30 @@ def entries(
     ]  # fmt: skip
 
 
-async def _configure(net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int) -> None:
-    name = switch.name
-    ways = next_hops(net.topo.links(), net.topo.hosts(), name)
-    collector = domain.collector_of(name)
+def clone_sessions(net: Network, switch: str, domain: Domain) -> list[fy.P4CloneSessionEntry]:
+    """Return the clone sessions of a switch: for reports, and for copies (loopback flag).
+
+    Raises TestbedError if the switch does not reach its collector.
+    """
+    ways = next_hops(net.topo.links(), net.topo.hosts(), switch)
+    collector = domain.collector_of(switch)
     if collector not in ways:
         raise TestbedError(
-            f"switch {name}: no path through switches to the collector {collector}; set "
+            f"switch {switch}: no path through switches to the collector {collector}; set "
             "`Domain.collector` to a map from each switch to a host that it reaches"
         )
-    port = net.port(name, ways[collector][0])
-    session = fy.P4CloneSessionEntry(SESSION, replicas=[port])
-    await switch.delete([session], strict=False)
-    await switch.insert([session])
-    await reconcile(switch, entries(net, name, domain, clock_offset_us))
+    sessions = {SESSION: net.port(switch, ways[collector][0])}
+    if any(flow.is_loopback for flow in domain.flows):
+        ports = [net.port(switch, name) for name in net.neighbours(switch)]
+        sessions |= {LOOPBACK_SESSIONS + port: port for port in ports}
+    return [fy.P4CloneSessionEntry(number, replicas=[port]) for number, port in sessions.items()]
+
+
+async def _configure(net: Network, switch: fy.Switch, domain: Domain, clock_offset_us: int) -> None:
+    sessions = clone_sessions(net, switch.name, domain)
+    await switch.delete(sessions, strict=False)
+    await switch.insert(sessions)
+    await reconcile(switch, entries(net, switch.name, domain, clock_offset_us))
 
 
 def _enters(net: Network, switch: str, domain: Domain, flow: IoamFlow) -> bool:
@@ -227,8 +242,13 @@ def _flow_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableE
                 action = fy.Action("begin_tunnel", src_addr=ends[0], dst_addr=ends[1])
                 match = fy.Match({"flow": number})
                 found.append(fy.P4TableEntry("tunnels", match=match, action=action))
-    if any(flow.tunnel_to == switch for flow in domain.flows):
-        match = fy.Match({"hdr.ipv6.dst_addr": tunnel_address(net, switch)})
-        action = fy.Action("end_tunnel", reports=int(domain.reports_edge))
+    # starts of tunnels to which copies go back, and this switch if it ends a tunnel
+    ends = {name for name in net.topo.switches() for flow in domain.flows
+            if flow.is_loopback and _enters(net, name, domain, flow)}  # fmt: skip
+    ends |= {switch for flow in domain.flows if flow.tunnel_to == switch}
+    for end in sorted(ends):
+        match = fy.Match({"hdr.ipv6.dst_addr": tunnel_address(net, end)})
+        action = (fy.Action("end_tunnel", reports=int(domain.reports_edge)) if end == switch
+                  else fy.Action("keep_inside"))  # fmt: skip
         found.append(fy.P4TableEntry("tunnel_ends", match=match, action=action))
     return found

@@ -19,13 +19,16 @@ MAX_WORDS = 61  # an IPv6 option has at most 255 bytes: (255 - 10) // 4
 class TraceOption:
     """Trace option with space for the data of `nodes` nodes.
 
-    With `is_active`, the last node of the domain drops the packets (active flag, RFC 9322).
+    With `is_active`, the last node of the domain drops the packets (active flag, RFC 9322). With
+    `is_loopback`, each transit node sends a copy back to the encapsulating node, which reports it
+    (loopback flag). The nodes on the way back need space, too.
     """
 
     trace_type: TraceType
     nodes: int
     is_incremental: bool = False
     is_active: bool = False
+    is_loopback: bool = False
 
     @property
     def words(self) -> int:
@@ -36,6 +39,8 @@ class TraceOption:
         """Return what is wrong with the option, or an empty string."""
         if not 0 < self.trace_type < 1 << 24 or self.trace_type & TraceType.RESERVED:
             return f"trace type {self.trace_type:#x}: expected 24 bits, not 0, last bit 0"
+        if self.is_loopback and self.trace_type != TraceType.HOP_NODE:
+            return "loopback: expected trace type HOP_NODE (RFC 9322)"
         if self.nodes < 1:
             return f"{self.nodes} nodes: expected at least 1"
         if self.words > MAX_WORDS:
@@ -48,6 +53,7 @@ class TraceOption:
         return "insert_trace", {
             "trace_type": int(self.trace_type), "option": int(self.is_incremental),
             "words": self.words, "active": int(self.is_active),
+            "loopback": int(self.is_loopback),
         }  # fmt: skip
 
 
@@ -82,7 +88,7 @@ class IoamFlow:
     fraction `share` of the packets. `sources` are the encapsulating nodes. None means the switches
     with a host whose address in `Domain.addresses` matches `src_addr`. With `tunnel_to`, packets
     get an outer IPv6 header (RFC 2473), which ends at this switch. Without it, options are inserted
-    in place.
+    in place. The loopback flag needs a tunnel, whose source address is the encapsulating node.
 
     Raises ValueError for invalid parameters.
     """
@@ -115,7 +121,14 @@ class IoamFlow:
             return f"edge-to-edge type {self.e2e:#x}: expected only defined bits"
         if self.option is None and not self.e2e:
             return "set `option` or `e2e`"
+        if self.is_loopback and self.tunnel_to is None:
+            return "loopback: set `tunnel_to`, so that copies have the address of the first switch"
         return self.option.problem() if self.option else ""
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the option has the loopback flag."""
+        return isinstance(self.option, TraceOption) and self.option.is_loopback
 
     def enters(self, switch: str, hosts: Sequence[str]) -> bool:
         """Return whether a switch inserts the options; `hosts` are the addresses of its hosts."""

@@ -163,6 +163,7 @@ const bit<24> OPAQUE = 0x000002;       // bit 22
 const bit<24> UNDEFINED = 0x000FFC;    // bits 12 to 21
 const bit<24> WIDE = 0x00E000;         // bits 8 to 10: fields of eight bytes
 const bit<24> TYPE_RESERVED = 0x000001;
+const bit<24> HOP_NODE = 0x800000;     // bit 0, the only one with the loopback flag
 
 // Bits of IOAM-E2E-Type.
 const bit<16> SEQUENCE_64 = 0x8000;

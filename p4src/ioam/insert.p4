@@ -65,7 +65,7 @@ control InsertOptions(
         hdr.ioam.trace.namespace_id = ioam.namespace_id;
         hdr.ioam.trace.node_words = own_words[4:0];
         hdr.ioam.trace.overflow = 0;
-        hdr.ioam.trace.loopback = 0;
+        hdr.ioam.trace.loopback = ioam.loopback;
         hdr.ioam.trace.active = ioam.active;
         hdr.ioam.trace.undefined = 0;
         hdr.ioam.trace.remaining = remaining[6:0];

@@ -6,7 +6,7 @@
  *             --> reports: the packet is cloned --> decapsulating node: options are removed
  *             clone: becomes a report, with headers in front
  *
- * The loopback flag of RFC 9322 is ignored: no packet is sent back. */
+ * A clone may also become a copy that goes back to the encapsulating node (loopback flag). */
 #include "../include/allocation.p4"
 #include "../include/readout.p4"
 #include "packet.p4"

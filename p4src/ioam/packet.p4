@@ -26,6 +26,7 @@ struct ioam_options_t {
     trace_words_t own;      // the part of the free space that this node may fill
     node_data_t data;       // inserted: data of this node
     trace_words_t filled;   // node data of earlier nodes
+    word_t first;           // the end of these data: with HOP_NODE, the data of the first node
     word_t trace_pad;
     e2e_option_t e2e;
     option_data_t e2e_data;
@@ -70,7 +71,11 @@ struct ioam_t {
     bit<1> strips_foreign;
     bit<1> ends_tunnel;
     bit<1> reports_tunnel;  // the options of the tunnel are reported at its end
+    bit<1> is_internal;     // the packet is for another switch of the domain
+    bit<1> ends_loopback;   // the packet is a copy that came back
     bit<1> is_stopped;
+    @field_list(CLONE_FIELDS)
+    bit<48> back_mac;       // source of the frame
     @field_list(CLONE_FIELDS)
     bit<1> is_known;      // the namespace of the trace option is configured
     bit<1> exports;       // the namespace of the DEX option is configured
@@ -89,6 +94,7 @@ struct ioam_t {
     bit<8> trace_option;  // PREALLOCATED or INCREMENTAL
     bit<8> trace_words;   // node data list of a new option; maximum growth for INCREMENTAL
     bit<1> active;
+    bit<1> loopback;
     bit<24> trace_type;
     bit<16> e2e_type;
     bit<8> dex_extensions;
@@ -97,6 +103,10 @@ struct ioam_t {
     bit<128> tunnel_src;
     bit<128> tunnel_dst;
     // From egress:
+    @field_list(CLONE_FIELDS)
+    bit<1> is_copy;         // the clone goes back to the encapsulating node
+    @field_list(CLONE_FIELDS)
+    bit<128> own_addr;
     @field_list(CLONE_FIELDS)
     bit<64> received_us;  // Unix time
     @field_list(CLONE_FIELDS)
@@ -124,8 +134,10 @@ const bit<32> IOAM_UNKNOWN_NAMESPACE = 4;
 const bit<32> IOAM_OVERFLOWED = 5;    // no space for node data; the O flag is set
 const bit<32> IOAM_NO_ROOM = 6;       // packets that would exceed the MTU with IOAM
 const bit<32> IOAM_NOT_POSSIBLE = 7;  // packets that already have hop-by-hop options
-const bit<32> IOAM_TERMINATED = 8;    // active measurement packets that ended here
-const bit<32> IOAM_EVENTS = 9;
+// active measurement packets that ended here, and copies that came back
+const bit<32> IOAM_TERMINATED = 8;
+const bit<32> IOAM_LOOPED_BACK = 9;   // copies that were sent back
+const bit<32> IOAM_EVENTS = 10;
 
 /* Returns the protocol that follows the hop-by-hop header, if there is one, or the IPv6 header. */
 @noWarn("unused")

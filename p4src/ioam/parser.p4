@@ -213,7 +213,24 @@ parser IoamParser(
     }
 
     state extract_filled {
+        transition select(bytes) {
+            0 .. 3: extract_less_than_a_word;
+            default: extract_first;
+        }
+    }
+
+    state extract_less_than_a_word {
         packet.extract(hdr.ioam.filled, (bit<32>)bytes << 3);
+        transition end_trace;
+    }
+
+    state extract_first {
+        packet.extract(hdr.ioam.filled, (bit<32>)(bytes - 4) << 3);
+        packet.extract(hdr.ioam.first);
+        transition end_trace;
+    }
+
+    state end_trace {
         transition select(left) {
             0 .. 3: next_option;
             default: find_trace_pad;

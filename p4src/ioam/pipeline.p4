@@ -2,6 +2,7 @@
 #ifndef TELEMARK_IOAM_PIPELINE_P4
 #define TELEMARK_IOAM_PIPELINE_P4
 
+#include "loopback.p4"
 #include "parser.p4"
 #include "report.p4"
 #include "routing.p4"
@@ -42,6 +43,7 @@ control IoamPacket(
     Hop() hop;
     InsertOptions() insert_options;
     AddNodeData() add_node_data;
+    LoopBack() loop_back;
     IoamKeep() keep;
     PrepareReport() prepare_report;
     IoamStrip() strip;
@@ -82,12 +84,13 @@ control IoamPacket(
         hop.apply(meta.hop, standard_metadata);
         meta.ioam.received_us =
             (bit<64>)standard_metadata.ingress_global_timestamp + meta.ioam.offset_us;
-        bool ends = is_leaving == 1 || meta.ioam.ends_tunnel == 1;
+        bool ends = is_leaving == 1 || meta.ioam.ends_tunnel == 1 || meta.ioam.ends_loopback == 1;
         bool is_full = standard_metadata.packet_length
             >= (bit<32>)hdr.ipv6.payload_length + 40 + ETHERNET_BYTES;
         if (has_ioam(meta.ioam) && meta.ioam.is_whole == 1) {
             has_options = 1;
-            bit<1> reports = is_leaving == 1 ? reports_leaving : meta.ioam.reports_tunnel;
+            bit<1> reports = is_leaving == 1 ? reports_leaving
+                : meta.ioam.reports_tunnel | meta.ioam.ends_loopback;
             if (reports == 1 && meta.ioam.is_known == 1 && hdr.ioam.trace.isValid()) {
                 is_reported = 1;
                 set_report(hdr.ioam.trace.type, hdr.ioam.trace.namespace_id,
@@ -113,6 +116,14 @@ control IoamPacket(
             }
             if (!ends && meta.ioam.is_known == 1 && meta.ioam.trace_fits == 1) {
                 add_node_data.apply(hdr, meta.ioam, meta.hop, mtu, event);
+                // a switch makes only one clone of a packet
+                if (is_reported == 0 && is_full && hdr.ioam.trace.loopback == 1
+                    && hdr.ioam.trace.trace_type == HOP_NODE) {
+                    loop_back.apply(meta.ioam, standard_metadata);
+                    if (meta.ioam.is_copy == 1) {
+                        ioam_departing_events.count(IOAM_LOOPED_BACK);
+                    }
+                }
             }
         } else if (meta.ioam.inserts == 1 && is_leaving == 0) {
             insert_options.apply(hdr, meta.ioam, meta.hop, mtu, has_options, event);
@@ -127,11 +138,13 @@ control IoamPacket(
         }
         if (ends) {
             if (hdr.ipv6.next_header == PROTOCOL_HOP_BY_HOP
-                && (meta.ioam.is_whole == 0 || (has_options == 1 && !can_strip(meta.ioam)))) {
+                && (meta.ioam.is_whole == 0 || (has_options == 1 && !can_strip(meta.ioam))
+                    || (is_leaving == 1 && meta.ioam.is_internal == 1))) {
                 event = IOAM_LEAK_DROPPED;
                 meta.ioam.is_stopped = 1;
             } else if (has_options == 1) {
-                if (hdr.ioam.trace.isValid() && hdr.ioam.trace.active == 1) {
+                if (meta.ioam.ends_loopback == 1
+                    || (hdr.ioam.trace.isValid() && hdr.ioam.trace.active == 1)) {
                     event = IOAM_TERMINATED;
                     meta.ioam.is_stopped = 1;
                 }
@@ -150,15 +163,19 @@ control IoamPacket(
     }
 }
 
-/* Egress of IOAM. A report is a clone of a packet that was processed before. */
+/* Egress of IOAM. A report, or a copy that goes back, is a clone of a packet that was processed
+ * before. */
 control IoamDeparture(
     inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     IoamPacket() packet;
     IoamPutBack() put_back;
     WriteIoamReport() write_report;
+    WriteCopy() write_copy;
 
     apply {
-        if (standard_metadata.instance_type == EGRESS_CLONE) {
+        if (standard_metadata.instance_type == EGRESS_CLONE && meta.ioam.is_copy == 1) {
+            write_copy.apply(hdr, meta.ioam);
+        } else if (standard_metadata.instance_type == EGRESS_CLONE) {
             if (hdr.ioam_kept.ipv6.isValid()) {
                 put_back.apply(hdr);
             }

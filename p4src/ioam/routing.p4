@@ -41,7 +41,9 @@ control IoamForward(
     }
 
     apply {
-        if (!ioam_forwarding.apply().hit) {
+        if (ioam.ends_loopback == 1) {
+            ioam_forward(standard_metadata.ingress_port);  // egress reports it, and drops it
+        } else if (!ioam_forwarding.apply().hit) {
             // The route is that of the outer header of a tunnel, except where the tunnel ends. The
             // hop limit is that of the header that arrived.
             destination = hdr.ipv6.dst_addr;

@@ -14,6 +14,7 @@ control IoamStrip(inout headers_t hdr, in ioam_t ioam) {
         hdr.ioam.free.setInvalid();
         hdr.ioam.own.setInvalid();
         hdr.ioam.filled.setInvalid();
+        hdr.ioam.first.setInvalid();
         hdr.ioam.e2e.setInvalid();
         hdr.ioam.e2e_data.setInvalid();
         hdr.ioam.dex.setInvalid();

@@ -120,12 +120,13 @@ control IoamWatch(
      * the node data list, or the maximum length in an incremental option. */
     action insert_trace(
         bit<32> flow, bit<16> namespace_id, bit<24> trace_type, bit<8> option, bit<8> words,
-        bit<1> active, bit<16> e2e_type, bit<32> sampling) {
+        bit<1> active, bit<1> loopback, bit<16> e2e_type, bit<32> sampling) {
         choose(flow, namespace_id, trace_type, sampling);
         ioam.has_trace = 1;
         ioam.trace_option = option;
         ioam.trace_words = words;
         ioam.active = active;
+        ioam.loopback = loopback;
         ioam.e2e_type = e2e_type;
     }
 
@@ -177,10 +178,15 @@ control IoamWatch(
         ioam.reports_tunnel = reports;
     }
 
-    // Addresses of this switch at which tunnels end.
+    action keep_inside() {
+        ioam.is_internal = 1;
+    }
+
+    // Addresses of this switch, at which tunnels end and copies come back, and addresses of other
+    // switches, whose packets must not leave the domain.
     table tunnel_ends {
         key = { hdr.ipv6.dst_addr: exact; }
-        actions = { end_tunnel; NoAction; }
+        actions = { end_tunnel; keep_inside; NoAction; }
         default_action = NoAction();
         size = 64;
     }
@@ -201,10 +207,11 @@ control IoamWatch(
 
     apply {
         ioam_node.apply();
+        ioam.back_mac = hdr.ethernet.src_addr;
         border.apply(hdr, ioam, standard_metadata);
         if (ioam.is_stopped == 0 && hdr.ipv6.isValid() && hdr.ipv6.version == 6) {
             if (has_ioam(ioam)) {
-                if (hdr.inner_ipv6.isValid() && ioam.is_whole == 1) {
+                if (ioam.is_whole == 1) {
                     tunnel_ends.apply();
                 }
                 if (hdr.ioam.trace.isValid()) {
@@ -240,6 +247,15 @@ control IoamWatch(
             if ((has_ioam(ioam) && hdr.ioam.dex.isValid())
                 || (ioam.inserts == 1 && ioam.has_dex == 1)) {
                 export_namespaces.apply();
+            }
+            if (ioam.ends_tunnel == 1 && !hdr.inner_ipv6.isValid()) {
+                ioam.ends_tunnel = 0;
+                // RFC 9322, 4.4: the first node of a copy is the encapsulating node
+                if (ioam.is_known == 1 && hdr.ioam.first.isValid()
+                    && hdr.ioam.trace.trace_type == HOP_NODE
+                    && hdr.ioam.first.value[23:0] == hop.node_id[23:0]) {
+                    ioam.ends_loopback = 1;
+                }
             }
         }
     }

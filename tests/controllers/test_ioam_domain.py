@@ -1,5 +1,6 @@
 """A domain of IOAM switches in virtual time, and invalid configurations."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from collectors.ioam.options import (
     DexFlag,
     E2EType,
     OptionError,
+    Report,
     Trace,
     TraceFlag,
     TraceType,
@@ -21,7 +23,7 @@ from collectors.ioam.options import (
 from controllers.connection import connections
 from controllers.ioam.domain import REPORT_PORT, Domain, Namespace, configure, events
 from controllers.ioam.flows import DirectExportOption, IoamFlow, TraceOption
-from experiments.shared.ioam.hosts import FrameKeeper, NodeReport, ReportKeeper, decode_report
+from experiments.shared.ioam.hosts import FrameKeeper, ReportKeeper
 from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.session.run import Run
@@ -30,6 +32,8 @@ from topologies.basic import Line
 PROGRAM = "p4src/ioam/ioam.p4"
 ADDRESSES = {"h1": "fd00::1", "h2": "fd00::2"}
 FIELDS = TraceType.HOP_NODE | TraceType.INTERFACES
+
+LOOPBACK = TraceOption(TraceType.HOP_NODE, nodes=3, is_loopback=True)
 
 
 class LineWithCollector(Line):
@@ -42,10 +46,10 @@ class LineWithCollector(Line):
 
 def traced(
     folder: Path, flow: IoamFlow, frames: int = 3, *, rate_bps: float = 0, **options: Any
-) -> tuple[list[bytes], list[NodeReport], dict[str, dict[str, int]]]:
+) -> tuple[list[bytes], list[Report], dict[str, dict[str, int]]]:
     """Send frames through the domain; return received frames, reports, and nonzero events."""
 
-    async def main(run: Run) -> tuple[list[bytes], list[NodeReport], dict[str, dict[str, int]]]:
+    async def main(run: Run) -> tuple[list[bytes], list[Report], dict[str, dict[str, int]]]:
         link = {"rate_bps": rate_bps} if rate_bps else {}
         with Network(LineWithCollector(**link), run, program=PROGRAM) as net:
             receiver = net.run_application("h2", FrameKeeper())
@@ -63,7 +67,7 @@ def traced(
                    for name, each in counts.items()}  # fmt: skip
         return receiver.result, collector.result, nonzero
 
-    result: tuple[list[bytes], list[NodeReport], dict[str, dict[str, int]]]
+    result: tuple[list[bytes], list[Report], dict[str, dict[str, int]]]
     result = virtually(folder, main)
     return result
 
@@ -83,7 +87,10 @@ def test_a_flow_is_traced_from_edge_to_edge(tmp_path: Path) -> None:
         trace, e2e = report.options
         assert isinstance(trace, Trace)
         assert [node.node for node in (*trace.nodes, report.data)] == [1, 2, 3]
-        assert (report.node, report.sequence, report.label, e2e.sequence32) == (3, *[number] * 3)  # type: ignore[union-attr]
+        assert (report.node, report.sequence, report.flow_label, e2e.sequence32) == (
+            3,
+            *[number] * 3,
+        )  # type: ignore[union-attr]
 
 
 def test_switches_that_do_not_know_the_namespace_add_nothing(tmp_path: Path) -> None:
@@ -97,7 +104,7 @@ def test_each_switch_exports_directly_through_a_tunnel(tmp_path: Path) -> None:
     flow = IoamFlow("fd00::1", "fd00::2", option=DirectExportOption(FIELDS), tunnel_to="s3")
     received, reports, _ = traced(tmp_path, flow)
     assert len(received) == 3
-    assert sorted((each.label, each.node, each.data.node) for each in reports) == [
+    assert sorted((each.flow_label, each.node, each.data.node) for each in reports) == [
         (label, node, node) for label in range(3) for node in (1, 2, 3)
     ]
 
@@ -188,6 +195,11 @@ def test_collectors_that_switches_cannot_reach_are_refused(
         ({"e2e": E2EType(0x0800)}, "edge-to-edge type 0x800"),
         ({"option": TraceOption(TraceType(1 << 24), nodes=1)}, "expected 24 bits"),
         ({"option": DirectExportOption(TraceType(1 << 24))}, "expected 24 bits"),
+        ({"option": LOOPBACK}, "loopback: set `tunnel_to`"),
+        (
+            {"option": replace(LOOPBACK, trace_type=FIELDS), "tunnel_to": "s3"},
+            "expected trace type",
+        ),
     ],
 )
 def test_invalid_flows_are_refused(options: dict[str, Any], problem: str) -> None:
@@ -196,9 +208,28 @@ def test_invalid_flows_are_refused(options: dict[str, Any], problem: str) -> Non
         IoamFlow(**{**valid, **options})
 
 
+def test_copies_come_back_to_the_encapsulating_node(tmp_path: Path) -> None:
+    """The switch in the middle sends copies of packets, but not more than one in 10 ms."""
+    flow = IoamFlow("fd00::1", "fd00::2", option=LOOPBACK, tunnel_to="s3")
+    for gap_us, count in ((0, 3), (10_000, 1)):
+        received, reports, counts = traced(tmp_path / str(gap_us), flow, loopback_gap_us=gap_us)
+        assert len(received) == 3
+        copies = [each for each in reports if each.copied_by is not None]
+        assert [(each.node, each.copied_by) for each in copies] == [(1, "fd00:ed9e::2")] * count
+        for each in copies:
+            (trace,) = each.options
+            assert isinstance(trace, Trace)
+            assert [node.node for node in trace.nodes] == [1, 2]
+        assert [each.node for each in reports if each.copied_by is None] == [3] * 3
+        assert counts == {"s1": {"terminated": count}, "s2": {"looped back": count}, "s3": {}}
+
+
 @pytest.mark.parametrize(
-    "payload", [bytes(19), bytes(15) + b"\x07" + bytes(60)], ids=["short", "unknown option type"]
-)
+    "payload",
+    [b"", bytes(8) + b"\x25" + bytes(10), bytes(8) + b"\x15" + bytes(60),
+     bytes(8) + b"\x25" + bytes(6) + b"\x07" + bytes(60)],
+    ids=["empty", "short", "no report of IOAM", "unknown option type"],
+)  # fmt: skip
 def test_a_malformed_report_is_an_option_error(payload: bytes) -> None:
     with pytest.raises(OptionError, match="report: shorter"):
-        decode_report(payload)
+        Report.decode(payload)

@@ -14,9 +14,7 @@ from scapy.packet import Raw
 from simple_switch import Twins
 
 from collectors.ioam.options import (
-    NodeData,
     Option,
-    OptionType,
     Report,
     Trace,
     TraceType,
@@ -37,14 +35,14 @@ HOST_MAC, COLLECTOR_MAC, ROUTER_MAC = 0x020000000002, 0x020000000063, 0x02000000
 COLLECTOR, SWITCH_ADDR = "10.0.9.9", "10.0.9.1"
 REPORT_PORT = 32766
 IN, OUT, TO_COLLECTOR, CPU_PORT = 1, 2, 3, 255
-SESSION = 500
+SESSION, LOOPBACK_SESSIONS = 500, 1000
 ALL = 0xFFFFFFFF  # sampling of all packets
 NAMESPACE = 123
 SHORT = TraceType.HOP_NODE | TraceType.INTERFACES  # two words
 TIMES = TraceType.SECONDS | TraceType.FRACTION | TraceType.TRANSIT_DELAY
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 EVENTS = ("malformed", "foreign stripped", "foreign dropped", "leak dropped", "unknown namespace",
-          "overflowed", "no room", "not possible", "terminated")  # fmt: skip
+          "overflowed", "no room", "not possible", "terminated", "looped back")  # fmt: skip
 STRIP_FOREIGN, DROP_FOREIGN = "strip_foreign", "drop_foreign"
 TUNNEL = ("fd00:e::1", "fd00:e::2")
 NODE_WIDE, DATA, DATA_WIDE = 0x0102_0304_0506, 0xDADA0000, 0xDADA0001_DADA0002
@@ -101,11 +99,12 @@ class Switch:
 
     def insert_trace(
         self, trace_type: int, nodes: int = 3, *, incremental: bool = False, active: bool = False,
-        e2e: int = 0, words: int | None = None, sampling: int = ALL,
+        loopback: bool = False, e2e: int = 0, words: int | None = None, sampling: int = ALL,
     ) -> None:  # fmt: skip
         own = node_words(trace_type) + bool(trace_type & TraceType.OPAQUE)
         words = nodes * own if words is None else words
-        self.insert("insert_trace", [trace_type, incremental, words, active, e2e, sampling])
+        self.insert("insert_trace",
+                    [trace_type, incremental, words, active, loopback, e2e, sampling])  # fmt: skip
 
     def insert_dex(self, trace_type: int, extensions: int = 0, e2e: int = 0) -> None:
         self.insert("insert_direct_export", [trace_type, extensions, e2e, ALL])
@@ -119,6 +118,19 @@ class Switch:
     def end_tunnel(self, *, reports: bool = True) -> None:
         self.engine.table_add(f"{self.watch}.tunnel_ends", [Exact(int(IPv6Address(TUNNEL[1])))],
                               f"{self.watch}.end_tunnel", [int(reports)])  # fmt: skip
+
+    def keep_inside(self, address: str) -> None:
+        """Packets to this address of another switch must not leave the domain."""
+        self.engine.table_add(f"{self.watch}.tunnel_ends", [Exact(int(IPv6Address(address)))],
+                              f"{self.watch}.keep_inside", [])  # fmt: skip
+
+    def loop_back(self, address: str, gap_us: int = 0) -> None:
+        """Send copies from this address, with a gap between them."""
+        self.engine.table_set_default(
+            f"{self.packet}.loop_back.loopback", f"{self.packet}.loop_back.send_copies",
+            [int(IPv6Address(address)), gap_us],
+        )  # fmt: skip
+        self.engine.mirror_set(LOOPBACK_SESSIONS + IN, [(IN, 0)])
 
     def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
         """Return port and content of all frames that the switch sends for this frame, in order."""
@@ -155,16 +167,8 @@ def parse_report(frame: bytes) -> Report:
     again = packet[IP].copy()
     del again.chksum
     assert IP(bytes(again)).chksum == packet[IP].chksum
-    body = frame[42:]
-    head = int.from_bytes(body[:4], "big")
-    trace_type = int.from_bytes(body[16:19], "big")
-    data, size = NodeData.decode(trace_type, body[20:])
-    report = Report(
-        node=int.from_bytes(body[4:8], "big"), sequence=head & 0x3FFFFF, hw_id=head >> 22 & 0x3F,
-        namespace=int.from_bytes(body[12:14], "big"), option_type=OptionType(body[15]),
-        trace_type=trace_type, data=data, packet=body[20 + size :],
-    )  # fmt: skip
-    assert report.encode() == body
+    report = Report.decode(frame[42:])
+    assert report.encode() == frame[42:]
     return report
 
 

@@ -12,11 +12,11 @@ from collectors.ioam.options import (
     EdgeToEdge,
     NodeData,
     OptionType,
+    Report,
     Trace,
     TraceFlag,
 )
 from controllers.ioam.flows import TraceOption
-from experiments.shared.ioam.hosts import NodeReport
 from experiments.shared.ioam.path import KINDS, NAMESPACE, SCHEMA, Kind, NodeIds, Packets
 from experiments.shared.ioam.truth import NodeTruth
 from telemark.results.report import Check
@@ -47,7 +47,7 @@ class Traced:
     switches: Sequence[str]
     ids: Sequence[NodeIds]
     packets: Packets
-    reports: Sequence[NodeReport]
+    reports: Sequence[Report]
     received: Sequence[bytes]  # frames
     truth: Sequence[NodeTruth]
     offset_us: int
@@ -58,7 +58,7 @@ class Traced:
         """Return the kind of a packet."""
         return KINDS[self.packets.kinds[label]]
 
-    def edge_reports(self) -> list[NodeReport]:
+    def edge_reports(self) -> list[Report]:
         """Return the reports of the last node."""
         return [report for report in self.reports if report.node == self.ids[-1].node]
 
@@ -111,11 +111,12 @@ def by_node(traced: Traced) -> dict[str, list[tuple[int, int, NodeData]]]:
     numbers = {each.node: node for node, each in zip(traced.path, traced.ids, strict=True)}
     found: dict[str, list[tuple[int, int, NodeData]]] = {node: [] for node in traced.path}
     for report in traced.reports:
-        kind = traced.kind(report.label)
-        found[numbers[report.node]].append((report.label, int(kind.option.trace_type), report.data))
+        kind = traced.kind(report.flow_label)
+        label = report.flow_label
+        found[numbers[report.node]].append((label, int(kind.option.trace_type), report.data))
         for trace in _traces(report):
             for node, data in zip(expected_nodes(traced.path, kind), trace.nodes, strict=False):
-                found[node].append((report.label, trace.trace_type, data))
+                found[node].append((label, trace.trace_type, data))
     return found
 
 
@@ -133,10 +134,10 @@ def count_incomplete(traced: Traced) -> int:
     """Count edge reports whose trace option has other nodes, space or flags than expected."""
     wrong = 0
     for report in traced.edge_reports():
-        option = traced.kind(report.label).option
+        option = traced.kind(report.flow_label).option
         if not isinstance(option, TraceOption):
             continue
-        traces, nodes = _traces(report), expected_nodes(traced.path, traced.kind(report.label))
+        traces, nodes = _traces(report), expected_nodes(traced.path, traced.kind(report.flow_label))
         overflow = option.nodes < len(traced.path) - 1
         used = sum(len(data.encode(option.trace_type)) for trace in traces for data in trace.nodes)
         wrong += not (
@@ -149,7 +150,7 @@ def count_incomplete(traced: Traced) -> int:
     return wrong
 
 
-def _traces(report: NodeReport) -> list[Trace]:
+def _traces(report: Report) -> list[Trace]:
     return [option for option in report.options if isinstance(option, Trace)]
 
 
@@ -306,11 +307,11 @@ def check_exports(traced: Traced) -> list[Check]:
         if switch in traced.switches:
             expected |= {(number.node, label) for label in labels
                          if not isinstance(traced.kind(label).option, TraceOption)}  # fmt: skip
-    found = [(report.node, report.label) for report in traced.reports]
+    found = [(report.node, report.flow_label) for report in traced.reports]
     numbers = defaultdict(set)
     for report in traced.reports:
         numbers[report.node].add(report.sequence)
-    types = sum(report.option_type != _option_type(traced.kind(report.label))
+    types = sum(report.option_type != _option_type(traced.kind(report.flow_label))
                 for report in traced.reports)  # fmt: skip
     return [
         Check("reports", len(found), len(expected)),
@@ -339,7 +340,7 @@ def check_sequences(traced: Traced) -> list[Check]:
         position[ours] = np.arange(len(ours))
     wrong = wrong_time = found = 0
     for report in traced.edge_reports():
-        number = int(position[report.label])
+        number = int(position[report.flow_label])
         for option in report.options:
             if isinstance(option, EdgeToEdge):
                 found += 1
@@ -349,7 +350,7 @@ def check_sequences(traced: Traced) -> list[Check]:
                     node = _traces(report)[0].nodes[0]
                     wrong_time += (option.seconds, option.fraction) != (node.seconds, node.fraction)
             elif isinstance(option, DirectExport):
-                wrong += (option.flow, option.sequence) != (int(kinds[report.label]), number)
+                wrong += (option.flow, option.sequence) != (int(kinds[report.flow_label]), number)
     with_e2e = sum(bool(KINDS[kind].e2e) for kind in kinds)
     return [
         Check("edge-to-edge options", found, with_e2e),
