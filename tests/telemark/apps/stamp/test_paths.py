@@ -117,6 +117,7 @@ HEAD = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from telemark.accounting.packet_accounting import PacketAccounting
+from telemark.apps.ipv6 import Ipv6Host
 from telemark.apps.stamp.reflector import StampReflector
 from telemark.apps.stamp.sender import StampSender
 from telemark.apps.stamp.statistics import measure_path
@@ -125,9 +126,14 @@ from virtual_networks import Pair, WIRE
 """
 MEASURE = """
 with Network(Pair(delay_us=5000), run, program=WIRE) as net:
-    net.run_application("h2", StampReflector())
+    if OVER_IPV6:
+        macs = {f"2001:db8::{n}": net.host(f"h{n}").MAC() for n in (1, 2)}
+        address, ends = "2001:db8::2", [Ipv6Host(each, macs) for each in macs]
+    else:
+        address, ends = net.host("h2").IP(), [None, None]
+    net.run_application("h2", StampReflector(ipv6=ends[1]))
     sender = net.run_application(
-        "h1", StampSender(net.host("h2").IP(), count=50, interval_us=2000, dscp=10)
+        "h1", StampSender(address, count=50, interval_us=2000, dscp=10, ipv6=ends[0])
     )
     await run.clock.sleep_until(run.clock.now_ns() + 300_000_000)
 path = measure_path(sender.result)
@@ -139,11 +145,13 @@ return Report(samples=[], checks=PacketAccounting.from_network(net, {}).checks()
 """
 
 
+@pytest.mark.parametrize("over_ipv6", [False, True], ids=["IPv4", "IPv6"])
 @pytest.mark.parametrize("time", ["virtual", "real"])
 def test_a_path_is_measured_in_real_and_in_virtual_time(
-    start_experiment: StartExperiment, tmp_path: Path, time: str
+    start_experiment: StartExperiment, tmp_path: Path, time: str, over_ipv6: bool
 ) -> None:
-    process = start_experiment(MEASURE, "--time", time, "--out", str(tmp_path), head=HEAD)
+    head = f"{HEAD}OVER_IPV6 = {over_ipv6}\n"
+    process = start_experiment(MEASURE, "--time", time, "--out", str(tmp_path), head=head)
     output, errors = process.communicate()
     assert process.returncode == 0, output + errors
     found = json.loads((tmp_path / "summary.json").read_text())["metrics"]
