@@ -317,3 +317,17 @@ def test_hostile_reports_leave_the_index_and_its_bounds_intact() -> None:
     assert (part.reports["first_hop"][1:] == ends[:-1]).all()
     assert ends[-1] == len(part.hops)
     assert len(taken.index.flows()) > 1
+
+
+def test_the_path_of_a_copy_begins_at_the_reporter_and_comes_back() -> None:
+    """The source address of the copy is the node that sent it back (RFC 9322)."""
+    nodes = tuple(NodeData(hop_limit=64, node=node) for node in (1, 3, 2))
+    header = made_ioam.options_header([Trace(TraceType.HOP_NODE, nodes=nodes)], 59)
+    ip = IPv6(src="fd00:e::3", dst="fd00:e::1", nh=0, plen=len(header))
+    made = Report(1, option_type=OptionType.PREALLOCATED, trace_type=TraceType.HOP_NODE,
+                  data=NodeData(hop_limit=63, node=1), packet=bytes(ip) + header)  # fmt: skip
+    assert made.copied_by == "fd00:e::3"
+    part = decoded([made.encode()])
+    assert not len(part.faults)
+    assert part.hops["node"].tolist() == [1, 3, 2, 1]
+    assert part.reports["key"]["source"].tobytes() == bytes(ip)[8:24]

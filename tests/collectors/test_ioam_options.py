@@ -5,10 +5,12 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import made_ioam
 import pytest
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
@@ -18,6 +20,7 @@ from collectors.ioam.options import (
     EdgeToEdge,
     NodeData,
     OptionError,
+    Report,
     Trace,
     TraceFlag,
     TraceType,
@@ -187,3 +190,40 @@ def test_wireshark_agrees_in_all_fields(tmp_path: Path) -> None:
         assert found.get("opaque", []) == opaque
         nodes += len(trace.nodes)
     assert nodes > 100
+
+
+def test_decoding_returns_the_report_that_was_encoded() -> None:
+    rng = random.Random(3)
+    for number in range(300):
+        made, option = made_ioam.report(rng, 7, number)
+        found = Report.decode(made.encode())
+        assert found.encode() == made.encode()
+        assert (found.node, found.sequence, found.hw_id) == (7, number, made.hw_id)
+        assert (found.option_type, found.trace_type) == (made.option_type, made.trace_type)
+        assert found.options[-1] == option
+        assert found.copied_by is None
+    with pytest.raises(OptionError):
+        _ = replace(made, packet=made.packet[:50]).options
+
+
+@pytest.mark.parametrize(
+    ("change", "copied_by"),
+    [
+        ({}, "fd00:e::9"),
+        ({"node": 2}, None),  # another node began the loopback
+        ({"next_header": 17}, None),
+        ({"payload": bytes(4)}, None),
+        ({"options": []}, None),
+        ({"options": [Trace(TraceType.HOP_NODE)]}, None),
+    ],
+    ids=["copy", "other node", "UDP", "payload", "no option", "no data"],
+)
+def test_copies_have_nothing_but_options_and_data_of_the_reporter(
+    change: dict[str, Any], copied_by: str | None
+) -> None:
+    nodes = tuple(NodeData(hop_limit=64, node=node) for node in (1, 2))
+    given = {"options": [Trace(TraceType.HOP_NODE, nodes=nodes)], "next_header": 59, "payload": b"",
+             "node": 1, **change}  # fmt: skip
+    header = options_header(given["options"], given["next_header"])
+    packet = bytes(IPv6(src="fd00:e::9", dst="fd00:e::1", nh=0)) + header + given["payload"]
+    assert Report(given["node"], packet=packet).copied_by == copied_by
