@@ -39,7 +39,8 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
             "p4src/int/ingress.p4", "p4src/int/outside.p4", "p4src/int/watch.p4",
             "p4src/int/source.p4", "p4src/int/hop.p4", "p4src/int/transit.p4",
             "p4src/int/lengths.p4", "p4src/int/sink.p4", "p4src/int/events.p4",
-            "p4src/int/report.p4", "p4src/int/paths.p4", "p4src/int/grouped.p4",
+            "p4src/int/report.p4", "p4src/include/telemetry_report.p4", "p4src/int/paths.p4",
+            "p4src/int/grouped.p4",
             "p4src/int/grouping.p4", "p4src/int/pieces.p4",
         ],
         "edge of a host": [
@@ -62,10 +63,11 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
     },
     "IOAM": {
         "switch": [
-            "p4src/ioam/ioam.p4", "p4src/ioam/headers.p4", "p4src/ioam/packet.p4",
-            "p4src/ioam/parser.p4", "p4src/ioam/watch.p4", "p4src/ioam/routing.p4",
-            "p4src/ioam/insert.p4", "p4src/ioam/node_data.p4", "p4src/ioam/strip.p4",
-            "p4src/ioam/report.p4",
+            "p4src/ioam/ioam.p4", "p4src/ioam/with_ampm_int.p4", "p4src/ioam/headers.p4",
+            "p4src/ioam/packet.p4", "p4src/ioam/parser.p4", "p4src/ioam/pipeline.p4",
+            "p4src/ioam/watch.p4", "p4src/ioam/routing.p4", "p4src/ioam/insert.p4",
+            "p4src/ioam/node_data.p4", "p4src/ioam/loopback.p4", "p4src/ioam/strip.p4",
+            "p4src/ioam/report.p4", "p4src/include/telemetry_report.p4",
         ],
         "controller": ["controllers/ioam/domain.py", "controllers/ioam/*.py"],
         "collector": ["collectors/ioam/*.py"],

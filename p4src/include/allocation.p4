@@ -7,8 +7,8 @@
  * This allocation applies only inside the domain, only to watched flows, and only to the bits that
  * the methods of a flow use. The last switch restores these bits to their values outside of the
  * domain. The controller configures these values for each flow. All other DSCP bits pass unchanged.
- * Of the standard DSCPs, LE has bit 0x01, and EF, AFx1 and AFx3 have bit 0x02. For IPv6, there is
- * an option with both flags (RFC 9343).
+ * Of the standard DSCPs, LE has bit 0x01, and EF, AFx1 and AFx3 have bit 0x02. IPv6 packets may
+ * have an option with both flags instead (RFC 9343).
  *
  *   DSCP or port              used by    meaning
  *   DSCP 4 to 7 (0001xx)      INT        INT headers follow UDP or TCP; AM-PM still uses the bits xx

@@ -47,6 +47,15 @@ class Router:
             if found[:6] == frame[:6] and found[12:14] == b"\x86\xdd":
                 return found
 
+    def sent_back(self) -> list[bytes]:
+        """Return the IPv6 frames that the router sent to the previous node."""
+        self._in.setblocking(False)
+        found = []
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                found.append(self._in.recv(2048))
+        return [frame for frame in found if frame[12:14] == b"\x86\xdd"]
+
 
 @contextlib.contextmanager
 def router(schema: tuple[int, str] | None = None) -> Iterator[Router]:
@@ -122,6 +131,16 @@ def test_linux_respects_the_overflow_flag_of_switches() -> None:
     assert trace_of(full).flags == TraceFlag.OVERFLOW
     with router() as linux:
         assert trace_of(linux.pass_on(full)) == trace_of(full)
+
+
+def test_linux_ignores_the_loopback_flag() -> None:
+    inside = encapsulating(TraceType.HOP_NODE, loopback=True).pass_on(udp())
+    with router() as linux:
+        passed = linux.pass_on(inside)
+        assert linux.sent_back() == []
+    trace = trace_of(passed)
+    assert trace.flags == TraceFlag.LOOPBACK
+    assert [node.node for node in trace.nodes] == [1, NODE]
 
 
 def test_linux_passes_an_incremental_option_on() -> None:
