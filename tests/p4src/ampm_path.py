@@ -98,10 +98,14 @@ class Switch:
         params = [flow, int(methods)] if role == DECAPSULATE else _params(role, flow, methods)
         self._watch("watch_list_ipv6", key, role, params, 0)
 
-    def watch_plain_ipv6(self, role: str, methods: Method, *, flow: int = 0, dscp: int = 0) -> None:
-        """Watch all IPv6 packets without the AltMark option; their DSCP contains the marks."""
-        key = [Ternary(0, 0), Ternary(0, 0), Ternary(17, 255), Ternary(0, 0), Ternary(0, 0)]
-        self._watch("watch_list_plain_ipv6", key, role, _params(role, flow, methods, dscp))
+    def watch_plain_ipv6(
+        self, role: str, methods: Method, *, protocol: int = 17, src_port: int | None = None,
+        dscp: int = 0,
+    ) -> None:  # fmt: skip
+        """Watch IPv6 packets without the AltMark option; their DSCP contains the marks."""
+        port = Ternary(0, 0) if src_port is None else Ternary(src_port, 0xFFFF)
+        key = [Ternary(0, 0), Ternary(0, 0), Ternary(protocol, 255), port, Ternary(0, 0)]
+        self._watch("watch_list_plain_ipv6", key, role, _params(role, 0, methods, dscp))
 
     def encapsulate(
         self, methods: Method, *, flow_mon_id: int, flow: int = 0, options_type: int = 0,

@@ -105,6 +105,27 @@ def test_other_options_pass_untouched_and_uncounted(options: bytes) -> None:
     assert first.packets(0, 1) == (0, 0)
 
 
+@pytest.mark.parametrize("units", [1, 2, 3])
+def test_bytes_behind_the_header_are_no_option(units: int) -> None:
+    """The payload looks like an AltMark option."""
+    first = switch(FIRST)
+    header = bytes((17, units - 1, 1, 8 * units - 4)) + bytes(8 * units - 4)
+    src, dst = IPV6_ADDRESSES
+    data = bytes(ETHER / IPv6(src=src, dst=dst, nh=HOP_BY_HOP) / Raw(header + ALTMARK + bytes(40)))
+    assert first.pass_on(data, 5 * L) == data
+    assert first.packets(0, 1) == (0, 0)
+
+
+def test_packets_with_other_options_have_no_ports() -> None:
+    """The first bytes of the header are not taken for ports."""
+    data = frame(ROUTER_ALERT)
+    for src_port, count in ((int.from_bytes(data[54:56], "big"), 0), (0, 1)):
+        first = Switch(FIRST, Method.STEP, flows=0)
+        first.watch_plain_ipv6(FIRST, Method.STEP, protocol=HOP_BY_HOP, src_port=src_port)
+        first.pass_on(data, 5 * L)
+        assert first.packets(0, 1) == (count, count)
+
+
 @pytest.mark.parametrize("units", [2, 3, 4, 256])
 def test_a_header_longer_than_its_packet_passes(units: int) -> None:
     """The header states a length that the packet does not have."""
