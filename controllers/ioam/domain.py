@@ -243,10 +243,10 @@ def _flow_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableE
                 match = fy.Match({"flow": number})
                 found.append(fy.P4TableEntry("tunnels", match=match, action=action))
     # starts of tunnels to which copies go back, and this switch if it ends a tunnel
-    ends = {name for name in net.topo.switches() for flow in domain.flows
-            if flow.is_loopback and _enters(net, name, domain, flow)}  # fmt: skip
-    ends |= {switch for flow in domain.flows if flow.tunnel_to == switch}
-    for end in sorted(ends):
+    addressed = {name for name in net.topo.switches() for flow in domain.flows
+                 if flow.is_loopback and _enters(net, name, domain, flow)}  # fmt: skip
+    addressed |= {switch for flow in domain.flows if flow.tunnel_to == switch}
+    for end in sorted(addressed):
         match = fy.Match({"hdr.ipv6.dst_addr": tunnel_address(net, end)})
         action = (fy.Action("end_tunnel", reports=int(domain.reports_edge)) if end == switch
                   else fy.Action("keep_inside"))  # fmt: skip

@@ -143,7 +143,8 @@ def measured(
             receiver.result, sent,
         )  # fmt: skip
 
-    return virtually(folder, main, seed)  # type: ignore[no-any-return]
+    found: Found = virtually(folder, main, seed)
+    return found
 
 
 def number_of(frame: Any) -> tuple[int, int]:
