@@ -175,6 +175,16 @@ def test_hashed_samples_include_the_ports_behind_the_options(units: int) -> None
     assert len({point.read(SAMPLE, place)[0].values[2] for place in range(8)}) > 4
 
 
+@pytest.mark.parametrize("units", [2, 3, 4])
+def test_hashed_samples_do_not_depend_on_the_payload(units: int) -> None:
+    point = switch(MIDDLE, Method.STEP | Method.HASHED)
+    data = frame(ROUTER_ALERT + ALTMARK, units=units)
+    for first_byte in b"ab":
+        point.pass_on(data[:-20] + bytes((first_byte,)) + data[-19:], 4 * L)
+    samples = [point.read(SAMPLE, place)[0].values[0] for place in range(8)]
+    assert sorted(samples) == [0] * 7 + [2]
+
+
 def test_only_the_ends_of_a_tunnel_use_its_destination_options() -> None:
     """The ends measure. A switch between them measures the hop-by-hop header of another flow."""
     first = Switch(FIRST, Method.STEP, flows=0)
