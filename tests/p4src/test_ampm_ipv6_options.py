@@ -92,6 +92,7 @@ OTHERS = {
     "behind 32 bytes": bytes.fromhex("3e1c") + bytes(28) + ALTMARK,
     "across 32 bytes": bytes.fromhex("3e18") + bytes(24) + ALTMARK,
     "behind an option that exceeds the header": bytes.fromhex("3eff") + ALTMARK,
+    "across the end of the header": bytes.fromhex("3e07") + bytes(7) + ALTMARK[:5],
     "of another length": bytes.fromhex("1206") + ALTMARK[2:] + bytes(2),
     "another FlowMonID": ROUTER_ALERT + bytes.fromhex("1204ABCDF000"),
 }
