@@ -124,6 +124,7 @@ def test_hosts_and_switches_count_the_same_packets_in_each_block(
         (WatchedFlow(1024, "10.0.0.1", "10.0.0.2"), (True, False), "supports only flows 0 to 1023"),
         (WatchedFlow(1, "fd00::1", "fd00::2", flow_mon_id=1, tunnel=TUNNEL), (True, False),
          "does not support tunnels"),
+        (WatchedFlow(1, "fd00::1", "fd00::2"), (True, False), "only in the AltMark option"),
     ],
 )  # fmt: skip
 def test_what_no_edge_can_do_is_refused(
