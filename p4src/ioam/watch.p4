@@ -251,8 +251,8 @@ control IoamWatch(
             if (ioam.ends_tunnel == 1 && !hdr.inner_ipv6.isValid()) {
                 ioam.ends_tunnel = 0;
                 // RFC 9322, 4.4: the first node of a copy is the encapsulating node
-                if (ioam.is_known == 1 && hdr.ioam.first.isValid()
-                    && hdr.ioam.trace.trace_type == HOP_NODE
+                if (ioam.is_known == 1 && hdr.ioam.trace.isValid()
+                    && hdr.ioam.trace.trace_type == HOP_NODE && hdr.ioam.first.isValid()
                     && hdr.ioam.first.value[23:0] == hop.node_id[23:0]) {
                     ioam.ends_loopback = 1;
                 }

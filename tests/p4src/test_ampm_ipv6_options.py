@@ -186,6 +186,25 @@ def test_hashed_samples_do_not_depend_on_the_payload(units: int) -> None:
     assert sorted(samples) == [0] * 7 + [2]
 
 
+@pytest.mark.parametrize("units", [2, 3, 4])
+def test_hashed_samples_do_not_depend_on_the_order_of_options(units: int) -> None:
+    point = switch(MIDDLE, Method.STEP | Method.HASHED)
+    for options in (ALTMARK + ROUTER_ALERT, ROUTER_ALERT + ALTMARK, PAD2 + PAD1 + ALTMARK):
+        point.pass_on(frame(options, units=units), 4 * L)
+    samples = [point.read(SAMPLE, place)[0].values[0] for place in range(8)]
+    assert sorted(samples) == [0] * 7 + [3]
+
+
+def test_hashed_samples_do_not_depend_on_a_long_header() -> None:
+    """Switches see no ports behind a header that is longer than 32 bytes."""
+    point = switch(MIDDLE, Method.STEP | Method.HASHED)
+    data = frame(ROUTER_ALERT + ALTMARK, units=5)
+    for byte in b"ab":
+        point.pass_on(data[:92] + bytes((byte,)) + data[93:], 4 * L)
+    samples = [point.read(SAMPLE, place)[0].values[0] for place in range(8)]
+    assert sorted(samples) == [0] * 7 + [2]
+
+
 def test_only_the_ends_of_a_tunnel_use_its_destination_options() -> None:
     """The ends measure. A switch between them measures the hop-by-hop header of another flow."""
     first = Switch(FIRST, Method.STEP, flows=0)
