@@ -63,6 +63,7 @@ control IoamWatch(
     counter(IOAM_EVENTS, CounterType.packets) namespace_events;
     bit<16> src_port = 0;
     bit<16> dst_port = 0;
+    bit<32> word = 0;  // UDP checksum or TCP sequence number
     bit<16> export_namespace = 0;
     bit<32> share = 0;
 
@@ -199,7 +200,7 @@ control IoamWatch(
             number, HashAlgorithm.crc32, 32w0,
             {
                 hdr.ipv6.src_addr, hdr.ipv6.dst_addr, hdr.ipv6.next_header,
-                hdr.ports.src_port, hdr.ports.dst_port, hdr.ports.word
+                src_port, dst_port, word
             },
             64w0x100000000);
         ioam.inserts = number <= share ? 1w1 : 0;
@@ -224,6 +225,7 @@ control IoamWatch(
                 if (hdr.ports.isValid()) {
                     src_port = hdr.ports.src_port;
                     dst_port = hdr.ports.dst_port;
+                    word = hdr.ports.word;
                 }
                 if (flows.apply().hit) {
                     if (share == 0xFFFFFFFF) {

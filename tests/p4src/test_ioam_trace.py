@@ -1,6 +1,7 @@
 """IOAM trace options: each byte at encapsulating, transit and decapsulating nodes."""
 
 import dataclasses
+import zlib
 
 import pytest
 from ioam_path import (
@@ -202,6 +203,15 @@ def test_samples_are_a_share_of_the_packets() -> None:
     count = 400
     found = sum(switch.pass_on(udp(chksum=n + 1))[20] == 0 for n in range(count))
     assert 70 < found < 130
+
+
+@pytest.mark.parametrize("kind", ["UDP", "ICMPv6"])
+def test_samples_are_chosen_by_a_hash_in_which_missing_ports_are_0(kind: str) -> None:
+    data = FRAMES[kind]
+    ports = data[54:62] if kind == "UDP" else bytes(8)
+    number = zlib.crc32(data[22:54] + data[20:21] + ports)
+    for sampling, next_header in ((number, 0), (number - 1, data[20])):
+        assert encapsulating(SHORT, sampling=sampling).pass_on(data)[20] == next_header
 
 
 def test_a_switch_that_is_both_edges_changes_nothing() -> None:
