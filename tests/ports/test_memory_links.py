@@ -3,7 +3,9 @@
 h1 - s1 [near] m1 ~ m2 [far] s2 - h2: both engines forward between their two ports.
 """
 
+import mmap
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ from minip4.ports.driver import Driver, DriverError
 RING_SIZE = 2 << 20  # of memory_link.c
 FRAME_SIZE = 1024  # frames of this size need 1,088 bytes in the ring
 FIT = RING_SIZE // 1088
+ASLEEP = 128  # offset of the flag of the reader at end 1
 
 
 @pytest.fixture
@@ -38,10 +41,14 @@ def link(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def near(namespace: None, link: Path) -> Iterator[Driver]:
-    driver = Driver(Forwarder(), {1: "s1", 2: "m1"}, memory_links={2: (link, 0)})
+    driver = near_driver(link)
     driver.start()
     yield driver
     driver.stop()
+
+
+def near_driver(link: Path) -> Driver:
+    return Driver(Forwarder(), {1: "s1", 2: "m1"}, memory_links={2: (link, 0)})
 
 
 def far_driver(link: Path) -> Driver:
@@ -54,6 +61,10 @@ def far(near: Driver, link: Path) -> Iterator[Driver]:
     driver.start()
     yield driver
     driver.stop()
+
+
+def sum_of(driver: Driver, *counters: str) -> int:
+    return sum(port_counters(driver, 2)[counter] for counter in counters)
 
 
 def received_by_interface(interface: str) -> int:
@@ -116,6 +127,20 @@ def test_frames_that_do_not_fit_are_counted(near: Driver, link: Path) -> None:
     waiting.stop()
 
 
+def test_a_full_link_delays_other_frames_once_per_batch(namespace: None, link: Path) -> None:
+    """A sender that waited for each frame would forward 5,000 frames/s, also between other ports."""
+    sending, waiting = near_driver(link), far_driver(link)
+    drops = 500
+    with wire.end("h1") as sender:
+        for number in range(FIT + drops):
+            sender.send(frame(FRAME_SIZE, number))
+    sending.start()  # all frames are there, so it receives full batches
+    await_true(lambda: port_counters(sending, 2)["transmit_kernel_drops"] == drops)
+    assert 0 < port_counters(sending, 2)["transmit_retries"] < drops / 4
+    sending.stop()
+    waiting.stop()
+
+
 def test_without_a_switch_at_the_other_end_frames_are_lost(near: Driver, link: Path) -> None:
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         for _ in range(FIT + 20):
@@ -132,14 +157,48 @@ def test_without_a_switch_at_the_other_end_frames_are_lost(near: Driver, link: P
 def test_a_switch_that_was_killed_does_not_block_the_link(near: Driver, link: Path) -> None:
     child = os.fork()
     if not child:
-        far_driver(link)
-        os._exit(0)  # as if it was killed: the link is not closed
-    os.waitpid(child, 0)
+        try:
+            far_driver(link)
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its parent has not noticed yet
     with wire.end("h1") as sender:
         for _ in range(FIT + 20):
             sender.send(frame(FRAME_SIZE))
-        await_true(lambda: port_counters(near, 2)["transmitted_packets"] == FIT + 20)
+        await_true(lambda: sum_of(near, "transmitted_packets", "transmit_kernel_drops") == FIT + 20)
     assert port_counters(near, 2)["transmit_kernel_drops"] == 0
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+
+
+def test_a_sender_that_was_killed_amid_a_wake_up_does_not_leave_the_reader_asleep(
+    namespace: None, link: Path
+) -> None:
+    reader = far_driver(link)
+    reader.start()
+    with link.open("r+b") as file, mmap.mmap(file.fileno(), ASLEEP + 4) as shared:
+        await_true(lambda: shared[ASLEEP] == 1)
+        shared[ASLEEP] = 0  # as if a sender was killed before it wrote to the pipe
+    restarted = near_driver(link)
+    restarted.start()
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
+        sender.send(sent := frame(100))
+        assert receiver.recv(65536) == sent
+    restarted.stop()
+    reader.stop()
+
+
+def test_swap_loses_no_frame(near: Driver, far: Driver) -> None:
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
+        for number in range(500):
+            sender.send(frame(60, number))
+            if number % 100 == 50:
+                far.swap(Forwarder())
+            if number % 100 == 80:
+                near.swap(Forwarder())
+            assert receiver.recv(65536)[14:18] == number.to_bytes(4, "big")
+    assert port_counters(far, 1)["received_packets"] == 500
 
 
 def test_a_late_byte_in_the_pipe_ends_one_sleep_only(far: Driver, link: Path) -> None:
@@ -190,3 +249,17 @@ def test_two_threads_that_sleep_and_wake_each_other_lose_no_frame(mode: str, lin
 def test_a_link_that_cannot_be_opened_is_reported(namespace: None, tmp_path: Path) -> None:
     with pytest.raises(DriverError, match=r"memory link of port 2 in .*missing.*No such file"):
         Driver(Forwarder(), {1: "s1", 2: "m1"}, memory_links={2: (tmp_path / "missing" / "x", 0)})
+
+
+def test_an_end_that_is_in_use_is_refused(near: Driver, link: Path) -> None:
+    with pytest.raises(DriverError, match=r"memory link of port 1 in .*link: .*busy"):
+        Driver(Forwarder(), {1: "m2", 2: "s2"}, memory_links={1: (link, 0)})
+
+
+def test_a_link_without_memory_is_refused(namespace: None, tmp_path: Path) -> None:
+    wire.run(f"mount -t tmpfs -o size=1m none {tmp_path}")
+    try:
+        with pytest.raises(DriverError, match=r"memory link of port 2 in .*: No space left"):
+            near_driver(tmp_path / "link")
+    finally:
+        wire.run(f"umount -l {tmp_path}")

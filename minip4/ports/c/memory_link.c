@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +39,7 @@ struct ring {
 };
 
 struct shared {
-    atomic_int process[2]; /* process at each end; 0: none */
-    struct ring ring[2];   /* index: end of the sender */
+    struct ring ring[2]; /* index: end of the sender */
 };
 
 struct memory_link {
@@ -50,6 +48,7 @@ struct memory_link {
     uint64_t tail, head; /* own positions: of `in` and of `out` */
     uint64_t known_tail; /* earlier value of out->tail */
     unsigned end;
+    int fd;               /* of the file; it has the lock of this end */
     int wake_fd, peer_fd; /* named pipes */
 };
 
@@ -71,30 +70,51 @@ static int open_pipe(const char *path, unsigned end)
     return open(name, O_RDWR | O_NONBLOCK | O_CLOEXEC);
 }
 
-static struct shared *map(const char *path)
+/* The lock of an end is a lock on one byte of the file. When a process ends, even by SIGKILL, the
+ * kernel releases its locks. */
+static struct flock lock_of(unsigned end)
+{
+    return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = end, .l_len = 1};
+}
+
+/* Open the file and lock an end of the link. */
+static int open_file(const char *path, unsigned end)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return MAP_FAILED;
-    struct shared *shared = MAP_FAILED;
-    if (!ftruncate(fd, sizeof *shared)) /* the file is sparse; a new one has only zeros */
-        shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    int error = errno;
+    struct flock lock = lock_of(end);
+    if (fd < 0 || !fcntl(fd, F_OFD_SETLK, &lock))
+        return fd;
+    int error = errno == EAGAIN ? EBUSY : errno;
     close(fd);
     errno = error;
-    return shared;
+    return -1;
+}
+
+/* Map the file; a new one has only zeros. fallocate() reserves the memory. Otherwise, SIGBUS would
+ * end the process if there is no memory left. */
+static struct shared *map(int fd)
+{
+    if (fallocate(fd, 0, 0, sizeof(struct shared)))
+        return MAP_FAILED;
+    return mmap(NULL, sizeof(struct shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+}
+
+/* Wake the other end, whether it sleeps or not. */
+static void write_wake(const struct memory_link *link)
+{
+    ssize_t written = write(link->peer_fd, "", 1); /* a full pipe also wakes the reader */
+    (void)written;
 }
 
 struct memory_link *memory_link_open(const char *path, unsigned end)
 {
-    struct memory_link *link = calloc(1, sizeof *link);
+    struct memory_link *link = malloc(sizeof *link);
     if (!link)
         return NULL;
-    link->end = end;
-    link->shared = map(path);
-    link->wake_fd = open_pipe(path, end);
-    link->peer_fd = open_pipe(path, !end);
-    if (link->shared == MAP_FAILED || link->wake_fd < 0 || link->peer_fd < 0) {
+    *link = (struct memory_link){.shared = MAP_FAILED, .end = end, .wake_fd = -1, .peer_fd = -1};
+    link->fd = open_file(path, end);
+    if (link->fd < 0 || (link->shared = map(link->fd)) == MAP_FAILED ||
+        (link->wake_fd = open_pipe(path, end)) < 0 || (link->peer_fd = open_pipe(path, !end)) < 0) {
         int error = errno;
         memory_link_close(link);
         errno = error;
@@ -107,7 +127,8 @@ struct memory_link *memory_link_open(const char *path, unsigned end)
     link->tail = atomic_load(&link->in->head);
     atomic_store(&link->in->tail, link->tail);
     atomic_store(&link->in->asleep, 0);
-    atomic_store(&link->shared->process[end], (int)getpid());
+    /* an earlier process at this end may have cleared `asleep`, and was killed before it wrote */
+    write_wake(link);
     return link;
 }
 
@@ -115,14 +136,12 @@ void memory_link_close(struct memory_link *link)
 {
     if (!link)
         return;
-    if (link->shared != MAP_FAILED) {
-        atomic_store(&link->shared->process[link->end], 0);
+    if (link->shared != MAP_FAILED)
         munmap(link->shared, sizeof *link->shared);
-    }
-    if (link->wake_fd >= 0)
-        close(link->wake_fd);
-    if (link->peer_fd >= 0)
-        close(link->peer_fd);
+    const int fds[] = {link->wake_fd, link->peer_fd, link->fd};
+    for (unsigned i = 0; i < sizeof fds / sizeof *fds; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
     free(link);
 }
 
@@ -176,11 +195,11 @@ unsigned memory_link_unread(const struct memory_link *link)
 
 /* Sending */
 
-/* Return whether a process is at the other end. A killed process leaves its number. */
+/* Return whether a process is at the other end. */
 static bool has_peer(const struct memory_link *link)
 {
-    int peer = atomic_load_explicit(&link->shared->process[!link->end], memory_order_relaxed);
-    return peer && !(kill(peer, 0) && errno == ESRCH);
+    struct flock lock = lock_of(!link->end);
+    return !fcntl(link->fd, F_OFD_GETLK, &lock) && lock.l_type != F_UNLCK;
 }
 
 /* Return whether `size` bytes are free. */
@@ -215,10 +234,8 @@ void memory_link_wake(struct memory_link *link)
 {
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&link->out->asleep, memory_order_relaxed) &&
-        atomic_exchange(&link->out->asleep, 0)) {
-        ssize_t written = write(link->peer_fd, "", 1); /* a full pipe also wakes the reader */
-        (void)written;
-    }
+        atomic_exchange(&link->out->asleep, 0))
+        write_wake(link);
 }
 
 int memory_link_fd(const struct memory_link *link)

@@ -10,7 +10,8 @@
 struct memory_link;
 
 /* Open end 0 or 1 of the link in this file; the file is created if necessary. Frames that were sent
- * to an earlier process at this end are discarded. Returns NULL with errno set on failure. */
+ * to an earlier process at this end are discarded. Returns NULL with errno set on failure: EBUSY if
+ * this end is open already. */
 struct memory_link *memory_link_open(const char *path, unsigned end);
 void memory_link_close(struct memory_link *link);
 

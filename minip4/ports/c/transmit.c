@@ -94,7 +94,8 @@ static void send_train(struct nic *nic, unsigned first, unsigned end)
 static void send_to_memory(struct nic *nic)
 {
     uint64_t now_ns = clock_ns(CLOCK_REALTIME);
-    for (unsigned at = 0, tries = 0; at < nic->queued; at++, tries = 0) {
+    unsigned tries = 0; /* at most MAX_TRIES between two frames that were sent */
+    for (unsigned at = 0; at < nic->queued; at++) {
         const struct packet *packet = nic->packets[at];
         if (packet->length < ETH_HLEN || packet->length > PACKET_MAX_FRAME) { /* as the kernel */
             count_error(nic, packet->length < ETH_HLEN ? EINVAL : EMSGSIZE, 1);
@@ -106,10 +107,12 @@ static void send_to_memory(struct nic *nic)
             if (!try_again(nic, &tries))
                 break;
         }
-        if (sent)
-            count_sent(nic, at, at + 1);
-        else
+        if (!sent) {
             count_error(nic, EAGAIN, 1);
+            continue;
+        }
+        count_sent(nic, at, at + 1);
+        tries = 0;
     }
     memory_link_wake(nic->memory);
 }
