@@ -58,6 +58,8 @@ def _run(arguments: Sequence[str], descriptors: Sequence[int]) -> NoReturn:
     for target, descriptor in enumerate(descriptors, start=1):
         os.dup2(descriptor, target)
         os.close(descriptor)
+    # with --sanitize, the switch executes its command line again
+    sys.orig_argv = [sys.executable, "-m", "minip4.cli", "switch", *arguments]
     sys.exit(cli.main(["switch", *arguments]))
 
 

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
+from telemark.errors import TestbedError
+
 PR_SET_CHILD_SUBREAPER = 36  # <sys/prctl.h>
 
 
@@ -85,13 +87,25 @@ class SwitchStarter:
             )
 
     def start(self, arguments: Sequence[str], log: Path) -> SwitchProcess:
-        """Start `minip4 switch` with these arguments. Its errors are written to `log`."""
+        """Start `minip4 switch` with these arguments. Its errors are written to `log`.
+
+        Raises TestbedError if the process that starts switches has ended.
+        """
         reader, writer = os.pipe()
         with open(writer, "w") as stdout, log.open("w") as stderr:
             descriptors = [stdout.fileno(), stderr.fileno()]
-            socket.send_fds(self._channel, [json.dumps(arguments).encode()], descriptors)
-        pid = int(self._channel.recv(64))
-        return SwitchProcess(pid, open(reader))
+            try:
+                socket.send_fds(self._channel, [json.dumps(arguments).encode()], descriptors)
+                reply = self._channel.recv(64)
+            except (BrokenPipeError, ConnectionResetError):
+                reply = b""
+        if not reply:
+            os.close(reader)
+            raise TestbedError(
+                "switches cannot be started: `python -m minip4.switch_starter` has exited; "
+                "it printed the reason to stderr"
+            )
+        return SwitchProcess(int(reply), open(reader))
 
     def close(self) -> None:
         """End the process that starts switches; the switches continue."""
