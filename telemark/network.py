@@ -14,7 +14,7 @@ from telemark import programs
 from telemark.accounting.drops import check_drop_reasons
 from telemark.accounting.rejected import RejectedFrames
 from telemark.apps.application import Application, RunningApplication
-from telemark.backends.backend import LinkEnd, NetworkBackend, Settings, derive_seed
+from telemark.backends.backend import WIRES, LinkEnd, NetworkBackend, Settings, derive_seed
 from telemark.backends.real.network import MininetBackend
 from telemark.backends.real.targets.bmv2 import panel_interface
 from telemark.backends.virtual.clock import VirtualClock
@@ -100,6 +100,8 @@ class Network:
         self._switch_options = dict(switch_options or {})
         self._control_delay_us = control_delay_us
         self._stamp_log = stamp_log
+        if wires not in (None, *WIRES):
+            raise TestbedError(f"wires {wires!r}: expected {' or '.join(WIRES)}")
         self._wires = wires
         self.expected_drops = check_drop_reasons(expected_drops)
         self._switches: dict[str, Any] = {}

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from telemark.apps.application import Application, RunningApplication
     from telemark.traffic.flows import AnyFlow, Schedule, TrafficDriver
 
+WIRES = ("memory", "veth")  # what can carry frames between switches in real time
+
 
 @dataclass(frozen=True)
 class LinkEnd:
@@ -46,7 +48,7 @@ class Settings:
     control_delay_ns: int  # one-way delay of messages between controllers and switches
     threads: int  # number of threads; more than one only in virtual time
     stamp_log: bool  # whether switches log the times of their calls; only in real time
-    wires: str  # what carries frames between switches in real time: "memory" or "veth"
+    wires: str  # one of WIRES
     report_progress: Callable[[str], None]
 
 

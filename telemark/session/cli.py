@@ -19,6 +19,7 @@ from minip4.simulator.shared import MAX_THREADS
 from minip4.wire.shared import MAX_SNAPLEN
 from telemark import REPOSITORY
 from telemark.apps.application import APPLICATION_PROCESS
+from telemark.backends.backend import WIRES
 from telemark.backends.real import isolation
 from telemark.backends.real.scheduling import raise_priority
 from telemark.backends.real.targets import bmv2
@@ -309,7 +310,7 @@ def _parse(
         help="open Mininet's command line before each network ends",
     )  # fmt: skip
     common.add_argument(
-        "--wires", choices=("memory", "veth"),
+        "--wires", choices=WIRES,
         help="what carries frames between switches in real time: memory, or veth pairs, at which "
         "programs like tcpdump see them (default: memory; with --interactive: veth)",
     )  # fmt: skip
@@ -319,6 +320,8 @@ def _parse(
     sweeps.check(parser, options)
     if options.time == "virtual" and options.wires:
         parser.error("--wires: no effect in virtual time; use --time real")
+    if options.target == "bmv2" and options.wires:
+        parser.error("--wires: no effect on bmv2; use --target minip4")
     if options.time == "virtual" and options.interactive:
         parser.exit(UNUSABLE, f"{name}: error: --interactive: needs --time real\n")
     return options

@@ -96,11 +96,21 @@ def test_both_kinds_of_wires_give_the_same_results(
         assert memory[name] == veth[name]
 
 
-def test_virtual_time_has_no_wires(start_experiment: StartExperiment) -> None:
-    process = start_experiment("pass", "--time", "virtual", "--wires", "veth", head=HEAD)
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--time", "virtual"], "--wires: no effect in virtual time"),
+        (["--target", "bmv2"], "--wires: no effect on bmv2"),
+    ],
+)
+def test_wires_without_effect_are_refused(
+    start_experiment: StartExperiment, arguments: list[str], words: str
+) -> None:
+    process = start_experiment("pass", *arguments, "--wires", "memory", head=HEAD)
     _output, errors = process.communicate()
     assert process.returncode == 2
-    assert "--wires: no effect in virtual time" in errors
+    assert words in errors
+    assert errors.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -111,6 +121,10 @@ def test_virtual_time_has_no_wires(start_experiment: StartExperiment) -> None:
         (
             "Network(Pair(loss_probability=2), run, program=PROGRAM)",
             "loss_probability: 2: expected",
+        ),
+        (
+            "Network(Pair(), run, program=PROGRAM, wires='memroy')",
+            "wires 'memroy': expected memory or veth",
         ),
         ("Network(Pair(), run, program='no/such.p4')", "no P4 program"),
         ("Network(Pair(), run, program=__file__)", "example.py:1:1"),
