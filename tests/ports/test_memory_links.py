@@ -128,7 +128,7 @@ def test_frames_that_do_not_fit_are_counted(near: Driver, link: Path) -> None:
 
 
 def test_a_full_link_delays_other_frames_once_per_batch(namespace: None, link: Path) -> None:
-    """A sender that waited for each frame would forward 5,000 frames/s, also between other ports."""
+    """While a sender waits, it forwards no frames between its other ports either."""
     sending, waiting = near_driver(link), far_driver(link)
     drops = 500
     with wire.end("h1") as sender:
