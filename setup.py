@@ -7,8 +7,7 @@ import build_backend
 from setuptools import find_namespace_packages, setup
 from setuptools_scm import get_version
 
-PACKAGES = ["telemark", "topologies", "controllers", "collectors", "importers", "ebpf",
-            "experiments", "benchmarks", "p4src"]  # fmt: skip
+PACKAGES = ["telemark", "topologies", "controllers", "collectors", "importers", "ebpf", "p4src"]
 REQUIREMENTS = [
     "finsy>=0.30,<0.31",  # P4Runtime client, and the protobuf stubs of both sides
     "matplotlib>=3.8,<4",
@@ -23,7 +22,7 @@ COMMANDS = ["telemark = telemark.cli:main"]
 
 version = get_version(fallback_version="0.1.0", local_scheme="no-local-version")
 if build_backend.is_editable:
-    PACKAGES.append("minip4")
+    PACKAGES += ["minip4", "experiments", "benchmarks"]  # scripts of the checkout
     COMMANDS.append("minip4 = minip4.cli:main")
 else:
     REQUIREMENTS.append(f"minip4=={version}")
