@@ -174,17 +174,16 @@ def test_telemark_runs_in_virtual_time(wheels: Path, tmp_path: Path) -> None:
     site = python(environment, "import sysconfig; print(sysconfig.get_path('purelib'))", tmp_path)
     Path(site.strip(), "mininet").symlink_to("/usr/lib/python3/dist-packages/mininet")
     text = (ROOT / "docs" / "tutorials" / "own-program.md").read_text()
-    folder = tmp_path / "own"
-    folder.mkdir()
+    scripts = tmp_path / "experiments"
+    scripts.mkdir()
     for _, name, block in BLOCK.findall(text):
         if name:
-            lines = block.splitlines(keepends=True)
-            (folder / name).write_text(
-                "".join(x for x in lines if not x.startswith("import _venv"))
-            )
+            lines = [line for line in block.splitlines() if not line.startswith("import _venv")]
+            (scripts / name).write_text("\n".join(lines) + "\n")
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    command = [environment / "bin/python", "mine.py", "--time", "virtual"]
     done = subprocess.run(
-        command, cwd=folder, env=variables, check=False, capture_output=True, text=True
-    )
+        [environment / "bin/python", "experiments/mine.py", "--time", "virtual"], cwd=tmp_path,
+        env=variables, check=False, capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "results" / "mine" / "summary.json").exists()
