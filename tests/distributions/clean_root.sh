@@ -22,7 +22,7 @@ else # with the interfaces of the README
     . p4/bin/activate
     minip4 run l2.p4 -i 1@s1-eth1 -i 2@s1-eth2 --counters s1.json >s1.log &
     until grep -s ready s1.log; do sleep 0.05; done
-    ptf --test-dir . --interface 1@h1 --interface 2@h2 l2_ptf 2>&1 | tail -1
+    ptf --test-dir tests --interface 1@h1 --interface 2@h2 l2_ptf 2>&1 | tail -1
     minip4 tables l2
     kill %1
     wait

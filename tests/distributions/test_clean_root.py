@@ -40,11 +40,13 @@ pytestmark = pytest.mark.skipif(
 def folder() -> Path:
     """Return a folder in the clean system, with everything that the script needs."""
     folder = ROOT / "root" / "minip4-test"
-    shutil.rmtree(folder, ignore_errors=True)
+    for old in (folder, ROOT / "root" / ".cache"):  # of pip and minip4
+        shutil.rmtree(old, ignore_errors=True)
     shutil.copytree(TUTORIALS / "exercises", folder / "tutorials" / "exercises")
     for script in (HERE / "clean_root.sh", *(HERE / "tutorials").iterdir()):
         shutil.copy(script, folder)
     for name, text in BLOCK.findall((MINIP4 / "README.md").read_text()):
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     for file in ("/etc/resolv.conf", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"):
         if Path(file).exists():

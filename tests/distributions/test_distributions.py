@@ -120,6 +120,7 @@ def test_readme_of_minip4(environment: Path, tmp_path: Path) -> None:
     commands: list[list[str]] = []
     for language, name, text in BLOCK.findall(README.read_text()):
         if name:
+            (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text(text)
         elif language == "sh":
             for line in text.splitlines(keepends=True):
