@@ -26,6 +26,7 @@ _COMMANDS = {
         "minip4.runtime.client.control",
         "change links and queues of a running switch, show its counters",
     ),
+    "completion": ("minip4.completion", "print the completion script for bash"),
     "link": ("minip4.link.cli", "emulate a link with rate, delay and loss between two interfaces"),
 }
 
