@@ -4,6 +4,7 @@ The wheel of Telemark depends on the distribution minip4. In a checkout, both ar
 `pip install -e .` installs both. setup.py reads `is_editable`.
 """
 
+import os
 from typing import Any
 
 from setuptools import build_meta
@@ -16,6 +17,8 @@ from setuptools.build_meta import (  # noqa: F401  hooks that are the same in bo
     prepare_metadata_for_build_wheel,
 )
 
+# With another owner of the checkout, git refuses to work, and setuptools-scm would stop.
+os.environ.setdefault("SETUPTOOLS_SCM_IGNORE_DUBIOUS_OWNER", "1")
 is_editable = False
 
 

@@ -17,7 +17,7 @@ _STYLE = """
 body { margin: 0; font: 14px sans-serif; display: flex; height: 100vh; }
 section { flex: 1; overflow: auto; padding: 0 1em; }
 section + section { border-left: 1px solid #ccc; }
-pre { font: 13px/1.4 monospace; margin: 0; }
+pre { font: 13px/1.4 monospace; margin: 0; white-space: pre-wrap; }
 pre span { display: block; padding-left: 4em; text-indent: -4em; }
 pre span:target { background: #ffe680; }
 pre i { color: #999; font-style: normal; display: inline-block; width: 3em; text-align: right;
