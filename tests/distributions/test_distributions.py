@@ -49,10 +49,16 @@ def install(environment: Path, *arguments: str | Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a virtual environment with everything that a build needs."""
+    folder = tmp_path_factory.mktemp("tools") / "venv"
+    install(folder, "build", "twine", *BUILD_REQUIREMENTS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheels(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder with the wheels and source distributions of both."""
-    tools = tmp_path_factory.mktemp("tools") / "venv"
-    install(tools, "build", "twine", *BUILD_REQUIREMENTS)
     copy = tmp_path_factory.mktemp("copy")
     files = sorted(tracked(*LIBRARY, "minip4", "distributions", "*.*", "LICENSE"))
     for file in files:
@@ -188,3 +194,14 @@ def test_telemark_runs_in_virtual_time(wheels: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "results" / "mine" / "summary.json").exists()
+
+
+def test_editable_install_contains_minip4(tools: Path, wheels: Path, tmp_path: Path) -> None:
+    """`pip install -e .`, as in setup.sh, in a checkout of another user (in a container)."""
+    copy = wheels.parent
+    subprocess.run(["chown", "-R", "1000:1000", copy], check=True)
+    install(tools, "--no-deps", "--no-build-isolation", "-e", copy)
+    code = "import minip4, telemark; print(minip4.__file__); print(telemark.__file__)"
+    for path in python(tools, code, tmp_path).splitlines():
+        assert path.startswith(f"{copy}/")
+    assert (tools / "bin" / "minip4").exists()
