@@ -205,3 +205,14 @@ def test_editable_install_contains_minip4(tools: Path, wheels: Path, tmp_path: P
     for path in python(tools, code, tmp_path).splitlines():
         assert path.startswith(f"{copy}/")
     assert (tools / "bin" / "minip4").exists()
+
+
+def test_wheel_has_no_file_of_an_earlier_build(tools: Path, wheels: Path, tmp_path: Path) -> None:
+    project = wheels.parent / "distributions" / "minip4"
+    deleted = project / "build" / "lib" / "minip4" / "engine" / "c" / "deleted.c"
+    deleted.parent.mkdir(parents=True)
+    deleted.touch()
+    pip = [tools / "bin/python", "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "-w", tmp_path, project], check=True)
+    with zipfile.ZipFile(tmp_path / WHEELS["minip4"]) as wheel:
+        assert "minip4/engine/c/deleted.c" not in wheel.namelist()
