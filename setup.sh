@@ -110,7 +110,7 @@ exec 9<setup.sh
 flock 9 # one at a time
 install_packages
 # A change of the path, Python or these files requires a new setup.
-state="$PWD $(/usr/bin/python3 -V) $(cat pyproject.toml setup.sh | sha256sum)"
+state="$PWD $(/usr/bin/python3 -V) $(cat pyproject.toml setup.py setup.sh | sha256sum)"
 if [[ -e $READY ]] && ! is_complete; then
     echo "setup.sh: .venv is incomplete: rebuilding it"
     rm "$READY"

@@ -122,6 +122,7 @@ def script(tmp_path: Path) -> Path:
     python.write_text(STAND_IN)
     python.chmod(0o755)
     (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "setup.py").touch()
     script = tmp_path / "setup.sh"
     script.write_text((ROOT / "setup.sh").read_text().replace("/usr/bin/python3", str(python)))
     script.chmod(0o755)

@@ -12,6 +12,7 @@ import command_line
 import experiment_tables
 import gallery
 import import_map
+import man_page
 import python_api
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,6 +51,10 @@ def updated(page: Path) -> str:
     return text
 
 
+MAN_PAGE = ROOT / "distributions" / "minip4" / "minip4.1"
+
+
 if __name__ == "__main__":
     for path in PAGES:
         path.write_text(updated(path))
+    MAN_PAGE.write_text(man_page.text())

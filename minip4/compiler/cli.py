@@ -7,10 +7,19 @@ import json
 from pathlib import Path
 
 from minip4.compiler import CompiledProgram, compile_p4
+from minip4.compiler.errors import P4Error
+from minip4.compiler.front import preprocessed
 from minip4.compiler.p4info.text import check_suffix, write_p4info
 from minip4.compiler.recursion import deep_recursion
+from minip4.compiler.sarif import write_sarif
 from minip4.compiler.warnings import ALL, KINDS, print_warnings
 from minip4.errors import Minip4Error
+
+_P4C_OPTIONS = {
+    ("--std", "--p4v"): ("p4-16", "16"),
+    ("-b", "--target"): ("bmv2",),
+    ("-a", "--arch"): ("v1model", "tna", "t2na"),
+}
 
 
 def add_compiler_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Compile a v1model program for simple_switch and minip4 switch."
     parser.add_argument("program", type=Path, help="P4-16 source file")
     parser.add_argument(
-        "-o", "--output", type=Path, help="BMv2 JSON output file (default: <program>.json)"
+        "-o",
+        "--output",
+        type=Path,
+        help="BMv2 JSON output file, or an existing folder for it (default: <program>.json)",
+    )
+    parser.add_argument(
+        "-E", dest="preprocess_only", action="store_true", help="print the preprocessed source only"
     )
     parser.add_argument(
         "--p4runtime-files",
@@ -63,15 +78,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE[,FILE]",
         help="P4Info output files: .txtpb (text), .json or .bin",
     )
+    parser.add_argument(
+        "--sarif",
+        type=Path,
+        metavar="FILE",
+        help="write errors and warnings to FILE in the format SARIF, for editors and GitHub",
+    )
     add_compiler_arguments(parser)
+    # Options of p4c that have one possible value here, so that its command lines need no change.
+    for names, values in _P4C_OPTIONS.items():
+        parser.add_argument(*names, choices=values, help=f"as in p4c; only {' or '.join(values)}")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.preprocess_only:
+        print(preprocessed(args.program, args.include_dirs, args.defines), end="")
+        return 0
+    if args.sarif is None:
+        return _compile(args)
+    try:
+        status = _compile(args)
+    except P4Error as error:
+        write_sarif(args.sarif, [error])
+        raise
+    return status
+
+
+def _compile(args: argparse.Namespace) -> int:
     p4info_files = [Path(name) for name in args.p4runtime_files.split(",") if name]
     for file in p4info_files:
         check_suffix(file)
     compiled = compile_with_warnings(args)
+    if args.sarif is not None:
+        write_sarif(args.sarif, compiled.warnings)
     output = args.output or args.program.with_suffix(".json")
+    if output.is_dir():
+        output /= args.program.with_suffix(".json").name
     with deep_recursion(args.program):
         text = json.dumps(compiled.bmv2_json, indent=2) + "\n"
     try:

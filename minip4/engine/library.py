@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from ctypes import (
     POINTER,
     c_bool,
@@ -42,8 +43,10 @@ constant has exactly one type (layout.literal), and a store states its type. A P
 not fix the remaining warnings, so they are not errors; test_widths.py enables them.
 """
 
-SHARED = (*wire_shared.SHARED, *ports_shared.SHARED, *shared.SHARED)
-NUMBERS = {**wire_shared.NUMBERS, **ports_shared.NUMBERS, **shared.NUMBERS}
+# The driver of ports moves frames between engines and interfaces in real time. It needs Linux.
+HAS_DRIVER = sys.platform == "linux"
+SHARED = (*wire_shared.SHARED, *shared.SHARED)
+NUMBERS = {**wire_shared.NUMBERS, **shared.NUMBERS}
 
 words = POINTER(c_uint64)
 
@@ -134,12 +137,17 @@ def load(
     Long code is compiled with less optimization. With `sanitize`, it is built with AddressSanitizer
     and UBSan; with `trace`, it has the functions of trace.h. Raises ToolchainError and TooLarge.
     """
-    sources, folders = c_sources(architecture, (engine.C_FOLDER, ports.C_FOLDER, wire.C_FOLDER))
+    c_folders = [engine.C_FOLDER, wire.C_FOLDER]
+    checks = layouts.checks(SHARED, NUMBERS)
+    if HAS_DRIVER:
+        c_folders.append(ports.C_FOLDER)
+        checks += layouts.checks(ports_shared.SHARED, ports_shared.NUMBERS)
+    sources, folders = c_sources(architecture, tuple(c_folders))
     program = build.Generated(generated, (*NO_ERRORS, *(("-O1",) if is_large else ())))
     functions = {**_FUNCTIONS, **(_TRACE_FUNCTIONS if trace else {})}
     try:
         with build.shared_object(
-            sources, [program, build.Generated(layouts.checks(SHARED, NUMBERS))], include=folders,
+            sources, [program, build.Generated(checks)], include=folders,
             flags=("-DMINIP4_TRACE",) if trace else (), sanitize=sanitize,
         ) as path:  # fmt: skip
             return Library(path, functions, last="memory_release", stays=sanitize)

@@ -5,25 +5,28 @@ The caller passes the C files and the folders of their headers.
 
 import hashlib
 import os
-import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from minip4.errors import ToolchainError
 from minip4.native.cache import folder, held
+from minip4.native.compiler import find_compiler
 
 WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
 # A fused multiply-add rounds once instead of twice. With it, meters would depend on the CPU that
 # compiles the code.
-OPTIMISED = ("-O2", "-march=native", "-ffp-contract=off", "-fno-strict-aliasing")
+OPTIMISED = ("-O2", "-ffp-contract=off", "-fno-strict-aliasing")
 SANITIZED = ("-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
              "-fno-sanitize-recover=undefined")  # fmt: skip
-SHARED = ("-fPIC", "-fno-semantic-interposition")
+# A shared object calls its own functions, not those of an engine that was loaded before. On macOS,
+# it always does. The flags are those of the compiler and of the linker.
+OWN_CALLS = ("-fno-semantic-interposition",) if sys.platform == "linux" else ()
+OWN_LINKS = ("-Wl,-Bsymbolic",) if sys.platform == "linux" else ()
 LIBRARIES = ("-lpthread", "-lm")
 
 # Limits of cc's CPU time, of its memory, and of the stack frame of a function. The limits are
@@ -33,7 +36,10 @@ MAX_MEMORY_KB = 4 << 20
 # a thread has 8 MB of stack, and up to four such functions call each other
 MAX_FRAME_BYTES = 1 << 20
 LIMITED = f'ulimit -t {MAX_CPU_S} 2>&-; ulimit -v {MAX_MEMORY_KB} 2>&-; exec "$@"'
-OVER_LIMITS = ("signal terminated program", "out of memory", "memory exhausted", "frame size of")
+OVER_LIMITS = (
+    "signal terminated program", "out of memory", "memory exhausted", "frame size of",
+    "stack frame size",
+)  # fmt: skip
 
 # keeps compiled programs in the cache, because this process may start them at any time
 _kept = ExitStack()
@@ -63,13 +69,14 @@ def shared_object(
     preloaded libasan. Raises ToolchainError, or OverLimits if cc reaches a limit with generated
     code.
     """
-    all_flags = (*_mode(sanitize), *SHARED, *flags)
-    frames = f"-Werror=frame-larger-than={MAX_FRAME_BYTES}"
+    all_flags = (*_mode(sanitize), "-fPIC", *OWN_CALLS, *flags)
+    frames = find_compiler().max_frame(MAX_FRAME_BYTES)
     parts = [_Call((source,), "", include, (*all_flags, "-c")) for source in sources]
     parts += [
-        _Call((), each.text, include, (*all_flags, *each.flags, frames, "-c")) for each in generated
+        _Call((), each.text, include, (*all_flags, *each.flags, *frames, "-c"))
+        for each in generated
     ]
-    link = (*all_flags, "-shared", "-Wl,-Bsymbolic")
+    link = (*all_flags, "-shared", *OWN_LINKS)
 
     def make(built: Path) -> None:
         # Only the generated code differs between programs. All other files are compiled once.
@@ -78,7 +85,7 @@ def shared_object(
             _Call(objects, "", (), link).run(built)
 
     texts = [text for each in generated for text in (*each.flags, each.text)]
-    whole = _Call(sources, "\0".join(texts), include, (*link, frames))
+    whole = _Call(sources, "\0".join(texts), include, (*link, *frames))
     with held(whole.place(".so"), make) as path:
         yield path
 
@@ -95,7 +102,7 @@ def program(
 
 
 def _mode(sanitize: bool) -> tuple[str, ...]:
-    return (*WARNINGS, *(SANITIZED if sanitize else OPTIMISED))
+    return (*WARNINGS, *(SANITIZED if sanitize else (find_compiler().cpu, *OPTIMISED)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +119,9 @@ class _Call:
 
     def place(self, suffix: str) -> Path:
         """Return the path of the result in the cache; the file name is a hash of all inputs."""
-        digest = hashlib.sha256("\0".join((*_compiler(), *self.flags, self.text)).encode())
+        compiler = find_compiler()
+        inputs = (*compiler.command, compiler.id, *self.flags, self.text)
+        digest = hashlib.sha256("\0".join(inputs).encode())
         folders = {*self.include, *(source.parent for source in self.sources)}
         headers = [header for folder in sorted(folders) for header in sorted(folder.glob("*.h"))]
         for path in [*self.sources, *headers]:
@@ -120,25 +129,30 @@ class _Call:
         return folder() / (digest.hexdigest()[:32] + suffix)
 
     def run(self, built: Path) -> None:
-        compiler, _ = _compiler()
+        compiler = find_compiler()
         inputs = [str(path) for path in self.sources]
         if self.text:
             text = built.with_suffix(".c")
             text.write_text(self.text)
             inputs.append(str(text))
         folders = [f"-I{folder}" for folder in self.include]
-        command = [compiler, *self.flags, *folders, *inputs, "-o", str(built), *LIBRARIES]
+        libraries = () if "-c" in self.flags else LIBRARIES  # clang refuses unused arguments
+        command = [*compiler.command, *self.flags, *folders, *inputs, "-o", str(built), *libraries]
         # A preloaded sanitizer would need more address space than cc may use.
         environment = {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
+        # Zig keeps its C library for later builds, but the build folder is removed.
+        environment["ZIG_GLOBAL_CACHE_DIR"] = str(folder() / "zig")
+        environment["ZIG_LOCAL_CACHE_DIR"] = str(built.parent)
         run = subprocess.run(
             ["/bin/sh", "-c", LIMITED, "sh", *command],
             capture_output=True, text=True, check=False, env=environment,
         )  # fmt: skip
         if run.returncode:
-            self._fail(built, command, run.stderr)
+            self._fail(built, command, run.returncode, run.stderr)
 
-    def _fail(self, built: Path, command: Sequence[str], errors: str) -> None:
-        if self.text and any(sign in errors for sign in OVER_LIMITS):
+    def _fail(self, built: Path, command: Sequence[str], status: int, errors: str) -> None:
+        was_killed = status < 0  # by the limit of CPU time, if the compiler is one process
+        if self.text and (was_killed or any(sign in errors for sign in OVER_LIMITS)):
             raise OverLimits(
                 f"{command[0]} cannot compile the program within {MAX_CPU_S} s of "
                 f"CPU time, {MAX_MEMORY_KB} KB of memory and {MAX_FRAME_BYTES} bytes of stack "
@@ -148,18 +162,3 @@ class _Call:
         log.write_text(" ".join(command) + "\n" + errors + "\n" + self.text)
         first = next((line for line in errors.splitlines() if "error:" in line), "no output")
         raise ToolchainError(f"{command[0]} failed: {first} (full log: {log})")
-
-
-@cache
-def _compiler() -> tuple[str, str]:
-    """Return the path of the compiler and an id of its output (compiler version and CPU)."""
-    path = shutil.which(os.environ.get("CC", "cc"))
-    if path is None:
-        raise ToolchainError(
-            "no C compiler found: minip4 needs cc (Debian, Ubuntu: apt install gcc libc6-dev)"
-        )
-    # -### prints the compiler version and the instruction sets that `native` selects on this CPU
-    # (clang also prints the current folder).
-    command = [path, "-march=native", "-###", "-E", "-x", "c", "/dev/null"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/")
-    return path, run.stdout + run.stderr

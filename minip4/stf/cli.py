@@ -11,7 +11,8 @@ from typing import Any
 from minip4.compiler.cli import add_compiler_arguments, compile_with_warnings
 from minip4.engine.engine import Engine
 from minip4.errors import Minip4Error
-from minip4.stf.script import StfError, run_stf
+from minip4.stf.script import StfError, run_script
+from minip4.stf.trace_page import TracedScript, source_files, write_page
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,15 +22,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("scripts", type=Path, nargs="+", metavar="script", help="STF script")
     add_compiler_arguments(parser)
     add("--trace", action="store_true", help="print the trace of packets that failed")
+    add("--trace-all", action="store_true", help="print the trace of all packets")
+    add("--trace-html", type=Path, metavar="FILE",
+        help="write a page with the trace of all packets next to the source code")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
     document = _document(args)
     failed = 0
+    is_traced = args.trace or args.trace_all or args.trace_html is not None
+    traced: list[TracedScript] = []
     for script in args.scripts:
-        engine = Engine(document, trace=args.trace)
+        engine = Engine(document, trace=is_traced)
         try:
-            failures = run_stf(engine, script)
+            done = run_script(engine, script)
+            failures = done.failures()
         except StfError as error:
             if error.trace:
                 print(textwrap.indent(error.trace, "    "))
@@ -37,9 +44,14 @@ def run(args: argparse.Namespace) -> int:
         finally:
             engine.close()
         print(f"{'FAIL' if failures else 'PASS'} {script}")
-        for failure in failures:
-            print(textwrap.indent(failure, "    "))
+        if not args.trace or args.trace_all:
+            failures = [failure.partition("\n")[0] for failure in failures]
+        for text in (*failures, *(done.traces.values() if args.trace_all else ())):
+            print(textwrap.indent(text, "    "))
         failed += bool(failures)
+        traced.append(TracedScript(script.name, failures, list(done.traces.values())))
+    if args.trace_html is not None:
+        write_page(args.trace_html, args.program.name, traced, source_files(document))
     print(f"{len(args.scripts) - failed} of {len(args.scripts)} scripts passed")
     return 1 if failed else 0
 

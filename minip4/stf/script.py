@@ -82,14 +82,16 @@ class Expected:
 class StfRun:
     """One run of a script on a new engine; failures() returns the differences.
 
-    With a traced engine, each failure includes the trace of the packet.
+    With a traced engine, `traces` has the trace of each packet, by its number in the script, and
+    each failure includes the trace of its packet.
     """
 
     engine: Engine
     name: str
     _line: int = 0
     _packets: int = 0
-    _traces: dict[int, str] = field(default_factory=dict)
+    traces: dict[int, str] = field(default_factory=dict)
+    _explained: set[int] = field(default_factory=set)
     _trace: Trace | None = field(init=False)
     _got: dict[int, list[Received]] = field(default_factory=lambda: defaultdict(list))
     _expected: dict[int, list[Expected]] = field(default_factory=lambda: defaultdict(list))
@@ -146,7 +148,9 @@ class StfRun:
         return StfError(f"{self.name}:{self._line}: error: {text}", trace)
 
     def _fail(self, text: str, line: int, packet: int = 0) -> None:
-        trace = self._traces.pop(packet, "")  # printed only once, with the first failure
+        # the first failure of a packet includes its trace
+        trace = "" if packet in self._explained else self.traces.get(packet, "")
+        self._explained.add(packet)
         self._failures.append(f"{self.name}:{line}: {text}" + (f"\n{trace}" if trace else ""))
 
     # --- commands --------------------------------------------------------------------------
@@ -188,7 +192,7 @@ class StfRun:
         for port, sent in left:
             self._got[port].append(Received(sent, self._packets))
         if self._trace is not None:
-            self._traces[self._packets] = "\n".join(self._trace.blocks())
+            self.traces[self._packets] = "\n".join(self._trace.blocks())
 
     def _beginning(self) -> str:
         """Return the start of the trace of a packet that is still in the switch."""
@@ -284,10 +288,15 @@ _COMMANDS: dict[str, Callable[[StfRun, list[str]], None]] = {
 
 def run_stf(engine: Engine, script: Path) -> list[str]:
     """Run a script on a new engine and return its failures. Raises StfError."""
+    return run_script(engine, script).failures()
+
+
+def run_script(engine: Engine, script: Path) -> StfRun:
+    """Run the commands of a script on a new engine. Raises StfError."""
     try:
         lines = script.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise StfError(f"{script}: cannot read the file: {error}") from error
     run = StfRun(engine, script.name)
     run.run(lines)
-    return run.failures()
+    return run

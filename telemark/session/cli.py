@@ -36,7 +36,8 @@ from telemark.sweep import options as sweeps
 from telemark.sweep.run_cache import remove_unused
 from telemark.traffic.flows import LIMITS
 
-RESULTS = REPOSITORY / "results"
+_IN_CHECKOUT = (REPOSITORY / "setup.sh").exists()
+RESULTS = (REPOSITORY if _IN_CHECKOUT else Path.cwd()) / "results"
 ARTIFACTS = "run"  # subfolder of the results folder
 INCONCLUSIVE = "inconclusive"  # subfolder of the results folder, for inconclusive runs
 MAX_DURATION_S = LIMITS["after_s"][1]

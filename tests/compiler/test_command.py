@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,54 @@ def test_bad_command() -> None:
     with pytest.raises(SystemExit) as caught:
         main(["compil"])
     assert caught.value.code == 2
+
+
+def test_preprocessed_source_is_printed(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", "-E", str(program), "-DVALUE=h.d.b + 8w7"]) == 0
+    text = capsys.readouterr().out
+    assert "h.d.a = h.d.b + 8w7;" in text
+    assert "#include" not in text
+    assert f' "{program}"\n' in text
+    assert not program.with_suffix(".json").exists()
+
+
+def test_output_folder_and_options_of_p4c(program: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "build"
+    folder.mkdir()
+    options = ["--p4v", "16", "--std", "p4-16", "--target", "bmv2", "--arch", "v1model"]
+    assert main(["compile", *options, "-o", str(folder), str(program), "-DVALUE=5"]) == 0
+    assert (folder / "tiny.json").exists()
+
+
+def test_p4_14_is_refused(program: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["compile", "--p4v", "14", str(program)])
+    assert exit_.value.code == 2
+    assert "--std/--p4v: invalid choice: '14'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "status", "rule"), [("8w256", 0, "overflow"), ("nothing", 2, "error")]
+)
+def test_errors_and_warnings_as_sarif(
+    program: Path, tmp_path: Path, value: str, status: int, rule: str
+) -> None:
+    log = tmp_path / "log.sarif"
+    assert main(["compile", f"-DVALUE={value}", "--sarif", str(log), str(program)]) == status
+    [result] = json.loads(log.read_text())["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    line = program.read_text().splitlines()[place["region"]["startLine"] - 1]
+    assert result["ruleId"] == rule
+    assert result["level"] == ("error" if rule == "error" else "warning")
+    assert place["artifactLocation"]["uri"] == str(program)
+    assert line[place["region"]["startColumn"] - 1 :].startswith("VALUE")
+
+
+def test_completion_lists_commands_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    ask = """
+COMP_WORDS=(minip4 {}); COMP_CWORD={}; _minip4; echo "${{COMPREPLY[@]}}"
+"""
+    script = capsys.readouterr().out + ask.format("sw", 1) + ask.format("compile --p4r", 2)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "switch\n--p4runtime-files\n"

@@ -31,6 +31,7 @@ EXECUTED = {
     "minip4.md",
     "networks.md",
     "own-program.md",
+    "p4-course.md",
     "run-experiments.md",
     "tofino-programs.md",
 }

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import code_map
+import man_page
 import pytest
 import update_reference
 
@@ -13,6 +14,12 @@ EXPERIMENTS = ROOT / "docs" / "reference" / "experiments.md"
 @pytest.mark.parametrize("page", update_reference.PAGES, ids=lambda page: page.name)
 def test_generated_parts_are_up_to_date(page: Path) -> None:
     assert page.read_text() == update_reference.updated(page), (
+        "run .venv/bin/python tools/update_reference.py"
+    )
+
+
+def test_manual_page_is_up_to_date() -> None:
+    assert update_reference.MAN_PAGE.read_text() == man_page.text(), (
         "run .venv/bin/python tools/update_reference.py"
     )
 

@@ -11,6 +11,7 @@ import pytest
 from minip4.errors import ToolchainError
 from minip4.native import build
 from minip4.native.build import Generated, OverLimits
+from minip4.native.compiler import find_compiler
 
 
 @pytest.fixture(autouse=True)
@@ -88,15 +89,15 @@ def another_cpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Calla
     script = folder / "cc"
     script.write_text(ANOTHER_CPU)
     script.chmod(0o755)
-    monkeypatch.setenv("REAL_CC", build._compiler()[0])
+    monkeypatch.setenv("REAL_CC", find_compiler().command[0])
     monkeypatch.setenv("CC", str(script))
 
     def see(cpu: str) -> None:
         monkeypatch.setenv("CPU", cpu)
-        build._compiler.cache_clear()
+        find_compiler.cache_clear()
 
     yield see
-    build._compiler.cache_clear()
+    find_compiler.cache_clear()
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="CPUs are named that are none here")

@@ -17,6 +17,7 @@ from minip4.engine.engine import Engine
 from minip4.errors import ToolchainError
 from minip4.native import build, layouts
 from minip4.native.layouts import Shared
+from minip4.ports import shared as ports_shared
 from minip4.simulator import shared as simulator_shared
 
 HEADER = """#include <stdint.h>
@@ -115,6 +116,8 @@ def test_every_structure_of_minip4_is_compared() -> None:
         import_module(module.name)
     found = {each for each in ctypes.Structure.__subclasses__()
              if each.__module__.startswith("minip4.")}  # fmt: skip
-    compared = {each.python for each in (*library.SHARED, *simulator_shared.SHARED)}
+    compared = {
+        each.python for each in (*library.SHARED, *ports_shared.SHARED, *simulator_shared.SHARED)
+    }
     assert {each.__name__ for each in found - compared} == set()
     assert len(found) == 18

@@ -17,7 +17,7 @@ from pathlib import Path
 import finsy as fy
 import grpc
 from finsy.proto import p4r_grpc
-from harness import arbitration
+from harness import PROGRAMS, arbitration
 from live_hostile import hostile_programs, many_programs
 from live_machine import full_disk, interfaces, many_ports
 from rig import DEADLINE_S, FORWARDED, FRAME, MINIP4, Flow, Host, Switch, make_links
@@ -134,6 +134,32 @@ async def start(folder: Path) -> None:
     switch.stop()
 
 
+async def no_program(folder: Path) -> None:
+    """A switch without a program drops packets until a controller loads one (--no-p4)."""
+    switch = Switch(folder, "--thrift-port", "9090", "--", "--seed", "1",
+                    command=("switch", "--no-p4"))  # fmt: skip
+    await _forwards(switch, is_loaded=False)
+
+
+async def run_source(folder: Path) -> None:
+    """`minip4 run` compiles a program and runs it."""
+    await _forwards(Switch(folder, command=("run", PROGRAMS / "control.p4")), is_loaded=True)
+
+
+async def _forwards(switch: Switch, *, is_loaded: bool) -> None:
+    left, right = Host("p1"), Host("p2")
+    if not is_loaded:
+        left.send(FORWARDED)
+    async with switch.controller() as sw:
+        match = fy.Match(destination="02:00:00:00:00:03")
+        forward = fy.Action("forward", port=2)
+        await sw.write([+fy.P4TableEntry("switching", match=match, action=forward)])
+        left.send(FORWARDED)
+        assert right.receive() == FORWARDED
+    engine = switch.stop()["engine"]
+    assert (engine["received"], engine["transmitted"]) == (1 if is_loaded else 2, 1)
+
+
 async def control(folder: Path) -> None:
     """Commands change links and queues while frames flow. The trace contains each frame."""
     sock, trace = folder / "s.sock", folder / "trace.txt"
@@ -239,6 +265,8 @@ SCENES = {
         killed,
         many_ports,
         many_programs,
+        no_program,
+        run_source,
         start,
         stress,
     )

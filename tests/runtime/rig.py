@@ -68,11 +68,12 @@ class Host:
 
 
 class Switch:
-    """A process of `minip4 switch`."""
+    """A process of `minip4 switch`, or of another command; its paths are in the folder."""
 
     def __init__(
-        self, folder: Path, *options: str, p4info: bool = False, stderr: int | None = None
-    ) -> None:
+        self, folder: Path, *options: str, p4info: bool = False, stderr: int | None = None,
+        command: tuple[str | Path, ...] = ("switch", Path("control.json")),
+    ) -> None:  # fmt: skip
         program = compiled()
         self.json_path = folder / "control.json"
         self.p4info_path = folder / "control.p4info.txtpb"
@@ -82,7 +83,8 @@ class Switch:
         given = ["--p4info", str(self.p4info_path)] if p4info else []
         start = time.monotonic()
         arguments = [
-            "switch", str(self.json_path), "-i", "1@v1", "-i", "2@v2",
+            *(str(folder / part) if isinstance(part, Path) else part for part in command),
+            "-i", "1@v1", "-i", "2@v2",
             "--cpu-port", str(CPU_PORT), "--grpc-server-addr", "127.0.0.1:0",
             "--counters", str(self.counters_path), *given, *options,
         ]  # fmt: skip

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from harness import compiled
 
+from minip4.compiler import compile_p4
+from minip4.runtime.switch.cli import NO_PROGRAM
+
 # when a scene ends, its processes and interfaces end, too
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
 LIVE = Path(__file__).parent / "live.py"
@@ -26,6 +29,8 @@ LIVE = Path(__file__).parent / "live.py"
         "killed",
         "many_ports",
         "many_programs",
+        "no_program",
+        "run_source",
         "start",
         "stress",
     ],
@@ -43,6 +48,17 @@ def program(tmp_path: Path) -> str:
     path = tmp_path / "control.json"
     path.write_text(json.dumps(compiled().bmv2_json))
     return str(path)
+
+
+def test_a_switch_needs_a_program_or_no_p4(program: str) -> None:
+    refused([], "expected either PROGRAM.json or --no-p4")
+    refused([program, "--no-p4"], "expected either PROGRAM.json or --no-p4")
+    refused(["--no-p4", "--p4info", "x"], "--p4info needs PROGRAM.json")
+
+
+def test_no_program_is_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(NO_PROGRAM.parent)
+    assert json.loads(NO_PROGRAM.read_text()) == compile_p4("no_program.p4").bmv2_json
 
 
 BAD = {

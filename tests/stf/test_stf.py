@@ -178,6 +178,41 @@ def test_a_failure_has_the_trace_of_its_packet(
     assert "packet 2:" not in capsys.readouterr().out
 
 
+def test_all_packets_have_a_trace_with_source_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program, script = tmp_path / "small.p4", tmp_path / "bad.stf"
+    program.write_text(TEMPLATE.format(**DEFAULTS))
+    script.write_text(TRACED)
+    assert main(["test", "--trace-all", str(program), str(script)]) == 1
+    shown = capsys.readouterr().out
+    number = line_of(program, "packet.extract")
+    assert [shown.count(f"packet {packet}: in at port 1") for packet in (1, 2)] == [1, 1]
+    assert shown.count(f"parser state start  (small.p4:{number})") == 2
+    assert shown.count(f"c=0x0  (small.p4:{number})") == 2
+
+
+def test_the_trace_page_links_to_the_source(tmp_path: Path) -> None:
+    program, script, page = (tmp_path / name for name in ("small.p4", "bad.stf", "trace.html"))
+    program.write_text(TEMPLATE.format(**DEFAULTS) + "// a < b")
+    script.write_text(TRACED)
+    assert main(["test", "--trace-html", str(page), str(program), str(script)]) == 1
+    text = page.read_text()
+    number = line_of(program, "packet.extract")
+    assert f"href='#small.p4:{number}'" in text
+    assert f"<span id='small.p4:{number}'>" in text
+    assert "// a &lt; b" in text
+    assert "port 0: expected 22, got 11000000" in text
+    assert "<summary>packet 1: in at port 1" in text
+    assert main(["test", "--trace-html", str(tmp_path), str(program), str(script)]) == 2
+
+
+def line_of(program: Path, code: str) -> int:
+    """Return the number of the first line that contains the code."""
+    lines = program.read_text().splitlines()
+    return next(number for number, line in enumerate(lines, 1) if code in line)
+
+
 @pytest.mark.parametrize("text", ["[]", "3", '"x"', "null"])
 def test_json_that_is_no_program_is_refused_as_the_switch_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str

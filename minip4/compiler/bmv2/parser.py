@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from minip4.compiler import ir
-from minip4.compiler.bmv2.expressions import Json, expression, hexstr, parameter, target
+from minip4.compiler.bmv2.expressions import (
+    Json,
+    expression,
+    hexstr,
+    parameter,
+    source_info,
+    target,
+)
 from minip4.compiler.bmv2.primitives import primitive
 from minip4.compiler.errors import P4Error
 
@@ -21,7 +28,7 @@ def _state(number: int, state: ir.State) -> Json:
     return {
         "name": state.name,
         "id": number,
-        "parser_ops": [_operation(s) for s in state.body],
+        "parser_ops": [{**_operation(s), **source_info(s.source)} for s in state.body],
         "transitions": transitions,
         "transition_key": [target(key) for key in state.keys],
     }

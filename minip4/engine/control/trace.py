@@ -77,7 +77,8 @@ class Trace:
         self._words = (ctypes.c_uint64 * BUFFER_WORDS)()
         self._left_out = (ctypes.c_uint64 * 2)()
         self._told_left_out = (0, 0)
-        self._states = [name for p in self._program.parsers for name in p.states]
+        self._states = [state for p in self._program.parsers for state in p.states.values()]
+        self._extracts: dict[int, Iterator[m.ParserOp]] = {}  # of the current state, per packet
         self._tables = list(self._program.tables.values())
         self._registers = list(self._program.registers.values())
         self._counters = list(self._program.counters.values())
@@ -141,7 +142,9 @@ class Trace:
                 f"replica {e.words[1]}, {_time(e.time_ns)}"]  # fmt: skip
 
     def _state(self, e: _Event) -> list[str]:
-        return [f"parser state {self._states[e.number]}"]
+        state = self._states[e.number]
+        self._extracts[e.packet] = (op for op in state.ops if op.op.startswith("extract"))
+        return [f"parser state {state.name}{_at(_place(state.ops[0].where)) if state.ops else ''}"]
 
     def _extract(self, e: _Event) -> list[str]:
         offset, size, *words = e.words
@@ -149,9 +152,12 @@ class Trace:
         header = self._headers.get(e.number)
         name = header.name if header else f"header {e.number}"
         values = _fields(header.type, data) if header else data.hex()
-        return [f"  extract {name}, {size} bytes at {offset}: {values}"]
+        op = next(self._extracts.get(e.packet, iter(())), None)
+        at = _at(_place(op.where)) if op else ""
+        return [f"  extract {name}, {size} bytes at {offset}: {values}{at}"]
 
     def _parsed(self, e: _Event) -> list[str]:
+        self._extracts.pop(e.packet, None)
         error = self._errors.get(e.number, str(e.number))
         return [] if error == "NoError" else [f"  parser error {error}"]
 
@@ -302,6 +308,11 @@ _KINDS: tuple[tuple[Callable[[Trace, _Event], list[str]], bool], ...] = (
 
 def _time(time_ns: int) -> str:
     return f"at {time_ns // 10**9}.{time_ns % 10**9:09} s"
+
+
+def _place(where: str) -> str:
+    """Return `file:line` of a source location that may end with `: code`."""
+    return where.partition(": ")[0]
 
 
 def _at(place: str) -> str:

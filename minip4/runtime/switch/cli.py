@@ -4,6 +4,7 @@ import argparse
 import re
 from pathlib import Path
 
+from minip4.errors import Minip4Error
 from minip4.runtime.switch import port_options
 from minip4.runtime.switch.options import Interface, MemoryLink, SwitchOptions
 from minip4.runtime.switch.port_options import (
@@ -15,6 +16,8 @@ from minip4.runtime.switch.port_options import (
 )
 from minip4.wire.shared import MAX_SNAPLEN, SNAPLEN
 
+NO_PROGRAM = Path(__file__).with_name("no_program.json")  # drops each packet; see no_program.p4
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options.
@@ -22,7 +25,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     If simple_switch_grpc has the same option, the option has the same name.
     """
     add = parser.add_argument
-    add("program", type=Path, metavar="PROGRAM.json", help="program as BMv2 JSON")
+    add("program", type=Path, nargs="?", metavar="PROGRAM.json",
+        help="program as BMv2 JSON")  # fmt: skip
+    add("--no-p4", action="store_true",
+        help="start without a program, and drop packets until a controller loads one"
+    )  # fmt: skip
+    add_switch_options(parser)
+
+
+def add_switch_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options that do not concern the program."""
+    add = parser.add_argument
     add("-i", "--interface", type=_interface, action="append", default=[], dest="interfaces",
         metavar="PORT@INTERFACE",
         help="bind a port to a network interface (repeatable)")  # fmt: skip
@@ -78,11 +91,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Unix socket for set-link, set-queue and counters")  # fmt: skip
     add("--trace", type=Path, nargs="?", const=Path("-"), metavar="FILE",
         help="write a trace of each packet to FILE (default: stdout)")  # fmt: skip
+    add("--log-console", action="store_const", dest="trace", const=Path("-"),
+        help="the same as --trace without FILE")  # fmt: skip
+    add("--log-file", type=Path, dest="trace", metavar="FILE", help="the same as --trace FILE")
+    for name, value in (("--thrift-port", "N"), ("--log-level", "LEVEL")):
+        add(name, metavar=value, help="no effect, accepted for scripts of bmv2")
     add("--sanitize", action="store_true", help="run with AddressSanitizer and UBSan")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the switch until SIGTERM or SIGINT. Raises Minip4Error."""
+    if (args.program is None) is not args.no_p4:
+        raise Minip4Error("expected either PROGRAM.json or --no-p4")
+    if args.no_p4:
+        if args.p4info is not None:
+            raise Minip4Error("--p4info needs PROGRAM.json; with --no-p4, a controller sends both")
+        args.program = NO_PROGRAM
+    return run_program(args)
+
+
+def run_program(args: argparse.Namespace) -> int:
+    """Run the switch with `args.program`. Raises Minip4Error."""
     options = SwitchOptions(**{k: v for k, v in vars(args).items() if k in _FIELDS})
     options.check()
     # Importing gRPC and protobuf takes 0.1 s, which `minip4 compile` does not need.

@@ -1,8 +1,8 @@
 /* Records of flows. Received datagrams are recorded in order of arrival and later sorted by flow.
  * So thousands of flows need no more cache than a single flow. */
-#include <endian.h>
 #include <stdlib.h>
 
+#include "byte_order.h"
 #include "virtual_internal.h"
 
 static const size_t block_size = RECEPTION_BLOCK * sizeof(struct reception);

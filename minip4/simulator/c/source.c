@@ -1,9 +1,9 @@
 /* Sources of packets on hosts: flows of UDP datagrams, and unmodified frames. */
 #include <arpa/inet.h>
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "byte_order.h"
 #include "virtual_internal.h"
 
 _Static_assert(HEADERS + sizeof(struct flow_payload) <= HEAD, "HEAD contains all nonzero bytes");

@@ -96,10 +96,10 @@ static void end_slow_run(struct partition *p, uint64_t now_ns)
 /* Measure the time that a partition waits, in real time; very short waits are not measured. */
 static void note_wait(struct partition *p, bool goes_on)
 {
-    struct wait *wait = &p->wait;
+    struct poll_wait *wait = &p->wait;
     if (goes_on) {
         p->waited_ns += wait->since_ns ? real_ns() - wait->since_ns : 0;
-        *wait = (struct wait){.before_ns = wait->before_ns, .is_done = wait->is_done};
+        *wait = (struct poll_wait){.before_ns = wait->before_ns, .is_done = wait->is_done};
     } else if (++wait->count == PATIENCE) {
         wait->since_ns = real_ns();
     } else if (wait->count > PATIENCE) {
@@ -207,7 +207,7 @@ static void run_together(struct virtual *v, uint64_t before_ns, uint64_t max_eve
     for (uint32_t i = 0; i < v->partitions; i++) {
         struct partition *p = v->partition[i];
         p->last = time_plus(p->event_count, max_events / v->partitions + 1);
-        p->wait = (struct wait){.before_ns = p->waited_ns};
+        p->wait = (struct poll_wait){.before_ns = p->waited_ns};
         atomic_store(&p->clock_ns, first_ns);
     }
     atomic_store(&threads->floor_ns, 0);
@@ -346,7 +346,10 @@ bool threads_create(struct virtual *v)
         if (pthread_create(&threads->worker[threads->workers], NULL, work,
                            v->partition[threads->workers + 1]))
             return false;
-        pthread_setname_np(threads->worker[threads->workers++], "minip4-virtual");
+#ifdef __linux__ /* on macOS, a thread can only name itself */
+        pthread_setname_np(threads->worker[threads->workers], "minip4-virtual");
+#endif
+        threads->workers++;
     }
     return true;
 }

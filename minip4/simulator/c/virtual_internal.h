@@ -196,7 +196,7 @@ static inline bool moment_is_before(const struct moment *a, const struct moment 
 
 /* The number of polls in which a partition has found no work since its last event, and when this
  * wait began (0 if it is short). */
-struct wait {
+struct poll_wait {
     uint64_t since_ns;
     uint64_t before_ns; /* waited_ns of the partition at the start of the run */
     uint32_t count;
@@ -232,7 +232,7 @@ struct partition {
     struct inbox *first_inbox, **end_inbox;
     struct moment moment; /* position of the current or last event; set only if may_stop */
     uint64_t last;        /* event_count at which a run ends */
-    struct wait wait;
+    struct poll_wait wait;
     uint64_t waited_ns;   /* time spent waiting for other partitions, in real time */
     uint64_t events_before; /* event_count at the last partitioning */
     uint32_t nodes;

@@ -115,7 +115,9 @@ struct capture_set *capture_set_create(void)
         free(set);
         return NULL;
     }
+#ifdef __linux__ /* on macOS, a thread can only name itself */
     pthread_setname_np(set->writer, "minip4-capture");
+#endif
     return set;
 }
 

@@ -48,6 +48,17 @@ static unsigned class_of(size_t size, size_t *rounded)
     return FINE + (power - 6) * STEPS + (unsigned)steps - 1;
 }
 
+/* Ask for huge pages. Small pages are used on kernels without huge pages, and on macOS. */
+static void use_huge_pages(void *start, size_t size)
+{
+#ifdef MADV_HUGEPAGE
+    madvise(start, size, MADV_HUGEPAGE);
+#else
+    (void)start;
+    (void)size;
+#endif
+}
+
 static void *from_system(size_t size)
 {
     size_t rounded = (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
@@ -77,8 +88,7 @@ static void *from_region(size_t size)
         regions = region;
         fresh = (uint8_t *)(((uintptr_t)start + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1));
         fresh_end = fresh + REGION;
-        /* fails on kernels without huge pages, where small pages are used */
-        madvise(fresh, REGION, MADV_HUGEPAGE);
+        use_huge_pages(fresh, REGION);
     }
     fresh += size;
     return fresh - size;
@@ -135,8 +145,7 @@ void *memory_reserve(size_t size)
 {
     void *start = memory_take_sparse(size);
     if (start)
-        /* fails on kernels without huge pages, where small pages are used */
-        madvise(start, size, MADV_HUGEPAGE);
+        use_huge_pages(start, size);
     return start;
 }
 
