@@ -13,7 +13,6 @@ MINIP4_ONLY = {
     "ebpf_edge": "bmv2's clock differs from the clock of host edges",
     "gallery_conquest": "its links, and so the queues, are outside of bmv2",
     "int_overhead": "needs links that are exact to the nanosecond, which bmv2 does not have",
-    "oam_compare": "changes links of minip4 while traffic runs",
 }
 
 

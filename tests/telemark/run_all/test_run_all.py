@@ -289,7 +289,7 @@ def test_an_experiment_that_needs_fetched_programs_is_skipped(experiments: Exper
 
 
 @pytest.mark.parametrize("name", ["xdp_drop", "int_collector", "ebpf_edge", "int_overhead",
-                                  "oam_compare"])  # fmt: skip
+                                  "gallery_conquest"])  # fmt: skip
 def test_experiments_that_exclude_bmv2_are_skipped(experiments: Experiments, name: str) -> None:
     experiments.add(name, 2)
     assert experiments.run_all()[0] == 2
