@@ -61,6 +61,7 @@ from experiments.shared.oam.run import (
 from experiments.shared.oam.scores import (
     Score,
     count_located_losses,
+    count_missed_delays,
     count_wrong_delays,
     find_unexplained,
     score,
@@ -111,6 +112,7 @@ class Found:
     # In real time, the machine delays packets, and methods observe this correctly.
     delayed: int  # delays without an incident
     wrong_delays: int  # late packets and blocks whose times differ from ground truth
+    missed_delays: int  # late packets of which a method that reports each packet shows no delay
     accounting: PacketAccounting
 
     @property
@@ -206,6 +208,7 @@ async def measured(
         false_alarms=len(unexplained) - (delayed if options.time == "real" else 0),
         delayed=delayed,
         wrong_delays=count_wrong_delays(outcome, observed),
+        missed_delays=count_missed_delays(outcome, observed, LATE_NS[options.time]),
         accounting=outcome.accounting,
     )
 
@@ -232,9 +235,12 @@ def make_checks(found: Found) -> list[Check]:
         ]  # fmt: skip
     if method in (*IN_PACKETS, *POSTCARDS):
         checks += [
-            Check(name + f"incidents located: {kind.value} (fraction)",
-                  found.fraction("located", kind), 1)
-            for kind in (Kind.QUEUE, Kind.SLOW, Kind.REROUTE)
+            Check(name + "late packets missed", found.missed_delays, 0),
+            *(
+                Check(name + f"incidents located: {kind.value} (fraction)",
+                      found.fraction("located", kind), 1)
+                for kind in (Kind.QUEUE, Kind.SLOW, Kind.REROUTE)
+            ),
         ]  # fmt: skip
     return checks
 

@@ -74,7 +74,7 @@ def found(method: str, **changes: Any) -> Found:
     perfectly = Found(
         method=method, scores=[perfect(each) for each in plan(1, 1, Pace())], spines={"s3", "s4"},
         packets=1000, lost=50, lost_measured=50, lost_located=50, reports=10, added_bytes=0,
-        false_alarms=0, delayed=0, wrong_delays=0,
+        false_alarms=0, delayed=0, wrong_delays=0, missed_delays=0,
         accounting=NoAccounting(),  # type: ignore[arg-type]
     )  # fmt: skip
     return replace(perfectly, **changes)
@@ -106,6 +106,7 @@ def test_perfect_results_pass(method: str) -> None:
         ("IOAM trace", {"scores": without("IOAM trace", "located", Kind.REROUTE)},
          "incidents located: reroute (fraction)"),
         ("INT-MD", {"false_alarms": 1}, "false alarms"),
+        ("IOAM DEX", {"missed_delays": 1}, "late packets missed"),
         ("ping", {"wrong_delays": 1}, "delays that differ from ground truth"),
         (MULTIPOINT, {"lost_located": 49}, "lost packets located"),
         ("ping", {"spines": {"s3"}}, "spines that data flows use"),

@@ -1,10 +1,12 @@
 """Comparison of what a method observed with the incidents and with ground truth."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from controllers.ampm.records import Point
 from experiments.shared.oam.incidents import Incident, Kind, Span
 from experiments.shared.oam.observations import (
     DELAY,
@@ -14,6 +16,7 @@ from experiments.shared.oam.observations import (
     Observed,
 )
 from experiments.shared.oam.run import Outcome
+from experiments.shared.oam.truth import SEGMENTS
 
 EVENT_OF = {Kind.LOSS: LOSS, Kind.QUEUE: DELAY, Kind.SLOW: DELAY, Kind.REROUTE: PATH}
 
@@ -54,6 +57,24 @@ def count_wrong_delays(outcome: Outcome, observed: Observed) -> int:
     """
     late = [event.passage for event in observed.events if event.passage is not None]
     return sum(not len(outcome.passages.match(each)) for each in (*late, *observed.shortest))
+
+
+def count_missed_delays(outcome: Outcome, observed: Observed, late_ns: int) -> int:
+    """Count the late packets of each switch and link that no event shows; see LATE_NS.
+
+    Return 0 for methods that do not report each delivered packet.
+    """
+    if outcome.kept is None:
+        return 0
+    shown: defaultdict[tuple[Sequence[Point], Sequence[Point]], set[int]] = defaultdict(set)
+    for event in observed.events:
+        if (seen := event.passage) is not None:
+            shown[seen.start, seen.end].update(outcome.passages.match(seen).tolist())
+    missed = 0
+    for start, end in SEGMENTS:
+        late = outcome.passages.find_late(start, end, late_ns)
+        missed += len({*late[~outcome.truth.lost[late]].tolist()} - shown[(start,), (end,)])
+    return missed
 
 
 def count_located_losses(

@@ -6,6 +6,7 @@ both sides of bmv2, and the time of a bmv2 clock has an error. So each time is a
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,6 +34,13 @@ RESOLUTION_NS = 1000  # of the times that methods report
 BEFORE = {SOURCE_LEAF: (SENDER,), SINK_LEAF: SPINES, **dict.fromkeys(SPINES, (SOURCE_LEAF,))}
 AFTER = {SOURCE_LEAF: SPINES, SINK_LEAF: (RECEIVER,), **dict.fromkeys(SPINES, (SINK_LEAF,))}
 ARRIVAL, DEPARTURE = "arrivals", "departures"
+SEGMENTS = tuple({
+    segment: None for spine in SPINES for segment in pairwise(
+        Point(switch, name) for switch in (SOURCE_LEAF, spine, SINK_LEAF)
+        for name in (ARRIVAL, DEPARTURE)
+    )
+})  # fmt: skip
+"""Parts of all paths: each switch, and each link between switches."""
 PROBE_SENT, PROBE_TAKEN = Point(SENDER, DEPARTURE), Point(RECEIVER, ARRIVAL)
 REPLY_TAKEN = Point(SENDER, ARRIVAL)
 
@@ -88,6 +96,16 @@ class Passages:
                 low, high = low.mean(), high.mean()
             agrees &= (low <= RESOLUTION_NS) & (high >= -RESOLUTION_NS)
         return packets[agrees]
+
+    def find_late(self, start: Point, end: Point, late_ns: int) -> NDArray[np.intp]:
+        """Return the packets whose delay exceeds the minimum by `late_ns` at all possible times."""
+        (start_low, start_high), (end_low, end_high) = self.times[start], self.times[end]
+        packets = np.flatnonzero((start_low != NEVER) & (end_low != NEVER))
+        if not len(packets):
+            return packets
+        # A measured delay is the difference of two times, and so is the measured minimum.
+        limit_ns = (end_high - start_low)[packets].min() + late_ns + 4 * RESOLUTION_NS
+        return packets[(end_low - start_high)[packets] > limit_ns]
 
     def crossed(self, seen: Passage, spine: str) -> bool:
         """Return whether `seen` describes a packet that crossed a spine."""
@@ -188,7 +206,7 @@ def read_truth(
             error_ns = round(1000 * clock_errors_us[switch])
             low = times(net.capture(switch, n, "out", inner=True) for n in BEFORE[switch])
             high = times(net.capture(switch, n, "in", inner=True) for n in AFTER[switch])
-            passed = high != NEVER
+            passed = (low != NEVER) & (high != NEVER)
             bounds[arrival] = bounds[departure] = (
                 np.where(passed, low - error_ns, NEVER), np.where(passed, high + error_ns, NEVER)
             )  # fmt: skip

@@ -24,6 +24,7 @@ from experiments.shared.oam.run import BLOCKS, INT_XD, MARGINS_NS, Outcome
 from experiments.shared.oam.scores import (
     Score,
     count_located_losses,
+    count_missed_delays,
     count_wrong_delays,
     find_unexplained,
     score,
@@ -136,6 +137,38 @@ def test_a_wrong_shortest_delay_is_counted_because_it_makes_others_late() -> Non
     passage = late(1 * MS).passage
     assert passage is not None
     assert count_wrong_delays(outcome(), Observed(shortest=[passage])) == 1
+
+
+@pytest.mark.parametrize(
+    ("departures_ns", "shown", "missed"),
+    [
+        ((1000, 502_000, 5 * MS), [], 1),
+        ((1000, 502_000, 5 * MS), [5 * MS], 0),
+        ((1000, 502_000, 5 * MS), [1000], 1),
+        ((1000, 600_000, 5 * MS), [5 * MS], 1),
+        ((1000, NEVER, NEVER), [], 0),
+    ],
+    ids=["no event", "event", "event of another packet", "one of two", "lost in the switch"],
+)
+def test_a_late_packet_without_an_event_is_missed(
+    departures_ns: tuple[int, ...], shown: list[int], missed: int
+) -> None:
+    """Three packets arrive at s1 at time 0."""
+    departed = np.array(departures_ns)
+    times = {Point(f"s{n}", name): (np.full(3, NEVER),) * 2
+             for n in range(1, 5) for name in (ARRIVAL, DEPARTURE)}  # fmt: skip
+    times |= {IN: (np.zeros(3, int),) * 2, OUT: (departed, departed)}
+    events = [
+        event(0, DELAY)._replace(passage=Passage(1, (IN,), 0, (OUT,), delay)) for delay in shown
+    ]
+    reports: Any = "reports"
+    known = replace(
+        outcome({0: 1, 1: 1, 2: 1}), kept=reports, passages=Passages(np.ones(3, int), times)
+    )
+    assert count_missed_delays(known, Observed(events), 500_000) == missed
+    lost = replace(known, truth=replace(known.truth, delay_ns=np.full(3, NEVER)))
+    assert count_missed_delays(lost, Observed(events), 500_000) == 0
+    assert count_missed_delays(replace(known, kept=None), Observed(events), 500_000) == 0
 
 
 @pytest.mark.parametrize(("spine", "detected"), [("s3", True), ("s4", False)])

@@ -143,20 +143,43 @@ def test_data_packets_have_delays_spines_and_blocks(fabric: dict[str, Frames]) -
     assert truth.read_spines(passages) == {FLOW.port: "s3"}
 
 
-def test_on_bmv2_times_are_between_the_captures_around_bmv2(fabric: dict[str, Frames]) -> None:
+@pytest.fixture
+def bmv2_fabric(fabric: dict[str, Frames]) -> dict[str, Frames]:
+    """The same captures, and equal ones between panels and bmv2."""
     for name in [*fabric]:
         switch, neighbour, what = name.split("-")
         other = {"in": "out", "out": "in"}[what]
         fabric[f"{switch}-{neighbour}-{other}+"] = fabric[name]
+    return fabric
+
+
+def read_bmv2_truth() -> tuple[truth.Truth, Passages]:
+    """Return ground truth of switches whose clocks have an error of 8 us."""
     net: Any = Net()
     net.has_panels = True
     errors_us = dict.fromkeys(("s1", "s2", "s3", "s4"), 8.0)
-    found, passages = truth.read_truth(net, ipv4_traffic(), errors_us, SCHEDULE)
+    return truth.read_truth(net, ipv4_traffic(), errors_us, SCHEDULE)
+
+
+@pytest.mark.usefixtures("bmv2_fabric")
+def test_on_bmv2_times_are_between_the_captures_around_bmv2() -> None:
+    found, passages = read_bmv2_truth()
     low, high = passages.times[IN]
     assert (low - found.sent_ns).tolist() == [-8000] * 3
     assert (high - found.sent_ns).tolist() == [9000] * 3
     assert passages.block is not None
     assert passages.block.tolist() == [0, 1, 1], "the mark decides"
+
+
+def test_on_bmv2_a_packet_that_one_capture_lacks_matches_nothing(
+    bmv2_fabric: dict[str, Frames],
+) -> None:
+    before, spine = read_bmv2_truth()[1], Point("s3", ARRIVAL)
+    start_ns, end_ns = (int(before.times[point][0][0]) for point in (OUT, spine))
+    seen = Passage(FLOW.port, (OUT,), start_ns, (spine,), end_ns)
+    assert before.match(seen).tolist() == [0]
+    del bmv2_fabric["s1-h1-out+"]
+    assert not len(read_bmv2_truth()[1].match(seen))
 
 
 def passages(*, low: tuple[int, int] = (100_000, 105_000), wide: int = 0) -> Passages:
