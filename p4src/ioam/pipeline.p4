@@ -116,8 +116,10 @@ control IoamPacket(
             }
             if (!ends && meta.ioam.is_known == 1 && meta.ioam.trace_fits == 1) {
                 add_node_data.apply(hdr, meta.ioam, meta.hop, mtu, event);
-                // a switch makes only one clone of a packet
+                // A switch makes only one clone of a packet. Without a tunnel, the source address
+                // is not that of the encapsulating node (RFC 9322, section 4).
                 if (is_reported == 0 && is_full && hdr.ioam.trace.loopback == 1
+                    && hdr.inner_ipv6.isValid()
                     && hdr.ioam.trace.trace_type == HOP_NODE) {
                     loop_back.apply(meta.ioam, standard_metadata);
                     if (meta.ioam.is_copy == 1) {

@@ -184,7 +184,7 @@ control IoamWatch(
     }
 
     // Addresses of this switch, at which tunnels end and copies come back, and addresses of other
-    // switches, whose packets must not leave the domain.
+    // switches. Packets to them must not leave the domain.
     table tunnel_ends {
         key = { hdr.ipv6.dst_addr: exact; }
         actions = { end_tunnel; keep_inside; NoAction; }
@@ -257,6 +257,8 @@ control IoamWatch(
                     && hdr.ioam.trace.trace_type == HOP_NODE && hdr.ioam.first.isValid()
                     && hdr.ioam.first.value[23:0] == hop.node_id[23:0]) {
                     ioam.ends_loopback = 1;
+                } else {
+                    keep_inside();
                 }
             }
         }

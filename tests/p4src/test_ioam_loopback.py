@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from ipaddress import IPv6Address
+from typing import Any
 
 import pytest
 from ioam_path import (
@@ -23,7 +24,7 @@ from ioam_path import (
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 
-from collectors.ioam.options import Trace, TraceFlag, TraceType
+from collectors.ioam.options import Trace, TraceFlag, TraceType, options_header
 from minip4.engine.keys import Exact
 
 FIRST = TUNNEL[0]
@@ -32,15 +33,23 @@ FLAG = TraceFlag.LOOPBACK
 HOST_1 = 0x020000000001
 
 
-def first(**options: int) -> Switch:
+def first(nodes: int = 4, *, incremental: bool = False, **options: Any) -> Switch:
     """Return the encapsulating node, at which copies arrive at port 2."""
-    switch = Switch(1, border=DROP_FOREIGN)
-    switch.insert_trace(TraceType.HOP_NODE, nodes=4, loopback=True, **options)
+    switch = Switch(1, border=DROP_FOREIGN, **options)
+    switch.insert_trace(TraceType.HOP_NODE, nodes, loopback=True, incremental=incremental)
     switch.begin_tunnel()
     own = f"{switch.watch}.tunnel_ends", f"{switch.watch}.end_tunnel"
     switch.engine.table_add(own[0], [Exact(int(IPv6Address(FIRST)))],
                             own[1], [0])  # fmt: skip
     return switch
+
+
+def tunnelled(option: Trace) -> bytes:
+    """Return a packet in a tunnel that begins at FIRST."""
+    inner = udp()[14:]
+    header = options_header([option], 41)
+    outer = IPv6(src=FIRST, dst=TUNNEL[1], nh=0, plen=len(header) + len(inner))
+    return udp()[:14] + bytes(outer) + header + inner
 
 
 def transit(node: int = 2, gap_us: int = 0, **options: bool) -> Switch:
@@ -151,7 +160,22 @@ def test_a_copy_does_not_leave_the_domain() -> None:
     ids=["no flag", "other fields", "unknown namespace"],
 )
 def test_packets_of_which_no_copies_are_sent(option: Trace) -> None:
+    assert copies(transit().send(tunnelled(option))) == []
+
+
+def test_a_packet_without_a_tunnel_is_not_copied_because_its_source_may_be_outside() -> None:
+    option = Trace(TraceType.HOP_NODE, NAMESPACE, FLAG, remaining=4)
+    assert copies(transit().send(tunnelled(option)))
     assert copies(transit().send(with_options(option))) == []
+
+
+def test_a_copy_without_data_of_the_encapsulating_node_does_not_leave_the_domain() -> None:
+    """The encapsulating node does not know the namespace, so it did not add its data."""
+    (copy,) = copies(transit().send(first(namespaces=()).pass_on(udp())))
+    to_host = HOST_MAC.to_bytes(6, "big") + copy[6:]
+    edge = first(leaving=True)
+    assert [port for port, _ in edge.send(to_host, port=TO_COLLECTOR)] == [TO_COLLECTOR]
+    assert edge.events() == {"leak dropped": 1}
 
 
 def test_a_node_without_an_address_sends_no_copies() -> None:
@@ -176,7 +200,7 @@ def test_the_last_node_sends_no_copy() -> None:
 
 
 def test_a_full_option_is_copied_with_its_overflow_flag() -> None:
-    inside = with_options(Trace(TraceType.HOP_NODE, NAMESPACE, FLAG))
+    inside = tunnelled(Trace(TraceType.HOP_NODE, NAMESPACE, FLAG))
     (copy,) = copies(transit().send(inside))
     assert [trace.flags for trace in options_of(copy) if isinstance(trace, Trace)] == [
         TraceFlag.OVERFLOW
