@@ -57,7 +57,7 @@ def t_test_p_value(values: ArrayLike, expected: float) -> float:
 def agreement_check(what: str, chances: Sequence[float], level: float = LEVEL) -> Check:
     """Return the check of all points: the smallest p-value, times the number of points.
 
-    If theory is right, it fails with the probability `level`. Without points, it fails.
+    If theory is right, it fails with a probability of at most `level`. Without points, it fails.
     """
     together = min(1.0, min(chances) * len(chances)) if chances else math.nan
     name = f"{what}: p-value of {len(chances)} points under theory"
