@@ -13,8 +13,9 @@ Published: In simulations, ConQuest identifies the flows that contribute to the 
 precision of 90 % on a timescale of 1 ms, with less than 65 KB of memory (abstract).
 
 Differences: The traffic is synthetic; the paper used captures. The threshold for a contributing
-flow is ours: 128 KiB in the queue. In real time, all times are 1024 times as long. On bmv2, the
-links are outside of the switch, so the experiment needs minip4.
+flow (128 KiB in the queue) and the length of a window (256 us) are ours. In real time, all times
+are 1024 times as long. On bmv2, the links are outside of the switch, so the experiment needs
+minip4.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -51,6 +52,8 @@ DURATION_US, SMALL_DURATION_US = 20_000, 8_000
 SLOWER_SHIFT = 10  # in real time, all times are 2^10 times as long
 LEAD_NS, SETTLE_NS = 100_000_000, 500_000_000
 SEEDS = 5
+REASON = ("it depends on the length of a window, which the abstract does not give: in our model, "
+          "it is 98 % with 256 us, 92 % with 1 ms, and 87 % with 2 ms")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     results = await sweep_seeds(measure, [(each, options) for each in all_columns], seeds, run)
     found = [sample for samples in results for sample in samples]
     published = Reproduction(
-        "precision, less than 65 KB", "abstract", "90 %", (0.9, 1.0),
-        [each.precision for each in found if each.columns == FULL_COLUMNS],
+        "precision, less than 65 KB", "abstract", "90 %", (0.895, 0.905),
+        [each.precision for each in found if each.columns == FULL_COLUMNS], REASON,
     )  # fmt: skip
     return Report(
         samples=[asdict(each) for each in found],

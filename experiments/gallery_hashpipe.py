@@ -9,11 +9,13 @@ Entirely in the Data Plane. SOSR 2017.
 
 Claim: Each slot of each stage equals a model of HashPipe. No flow is overestimated.
 
-Published: With less than 80 KB, HashPipe finds 95 % of the 300 heaviest flows of a trace with
-400,000 flows.
+Published: With less than 80 KB, HashPipe finds 95 % of the 300 heaviest flows of a trace with over
+400,000 flows (abstract).
 
-Differences: The paper used packets of an ISP backbone; their sizes are not published. This trace
-has Zipf sizes with exponent 1.1. A slot has 17 bytes, as in the paper: five fields and a count.
+Differences: The paper used packets of an ISP backbone; the sizes of the flows are not published.
+This trace has a million packets, whose flows have Zipf sizes with exponent 1.1. There are 400,000
+flows, but only 110,000 of them have packets. A slot has 17 bytes, as in the paper: five fields and
+a count.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -46,6 +48,8 @@ PACKETS, FLOWS = 1_000_000, 400_000
 SMALL_PACKETS, SMALL_FLOWS = 100_000, 40_000
 BMV2_PACKETS = 5_000
 SEEDS = 5
+REASON = ("the 300 heaviest flows have 63 % of the packets; if they have 10 % (exponent 0.7), "
+          "HashPipe finds 95 %")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     found = [sample for results in by_memory for sample in results]
     published = Reproduction(
         f"fraction found of the {HEAVIEST} heaviest flows, {PUBLISHED_KB} KB", "abstract", "95 %",
-        (0.95, 1.0), [each.found for each in found if each.memory_kb == PUBLISHED_KB],
+        (0.945, 0.955), [each.found for each in found if each.memory_kb == PUBLISHED_KB],
+        traces.OTHER_TRACE if options.pcap else REASON,
     )  # fmt: skip
     return Report(
         samples=[asdict(each) for each in found],

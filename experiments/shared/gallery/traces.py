@@ -17,6 +17,7 @@ from telemark.topology.links import ETHERNET_BYTES
 
 EXPONENT = 1.1
 SEGMENT = 1460  # bytes of payload in a full packet
+OTHER_TRACE = "the capture is not the paper's trace"  # reason of a Reproduction with --pcap
 
 # Cumulative distribution of flow sizes in bytes: (size, fraction of flows up to this size). The
 # points approximate the published curves: web search (Alizadeh et al., DCTCP, SIGCOMM 2010) and
