@@ -1,9 +1,15 @@
 """experiments/gallery_lightguardian.py equals its model, and detects faults of the program."""
 
+import json
 from pathlib import Path
 
 import pytest
 import scripts
+from scapy.layers.inet import IP, UDP
+from scapy.layers.l2 import Ether
+from scapy.utils import wrpcap
+
+from experiments.shared.gallery.traces import OTHER_TRACE
 
 WRONG = "packets whose sketchlet differs from the model"
 
@@ -33,3 +39,16 @@ def test_a_fault_of_the_program_is_found(right: str, wrong: str, tmp_path: Path)
                        "--program", program, "--out", str(out))  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     assert WRONG in scripts.failed_checks(out)
+
+
+def test_a_short_capture_of_the_user_does_not_fail(tmp_path: Path) -> None:
+    capture, out = tmp_path / "short.pcap", tmp_path / "out"
+    frame = Ether() / IP(dst="10.0.0.1") / UDP(dport=53)
+    wrpcap(str(capture), [frame] * 50)
+    done = scripts.run("gallery_lightguardian", "--time", "virtual", "--quick", "--pcap",
+                       str(capture), "--out", str(out))  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdicts = {
+        each["verdict"] for each in json.loads((out / "summary.json").read_text())["reproductions"]
+    }
+    assert verdicts == {f"not reproduced: {OTHER_TRACE}"}
