@@ -87,6 +87,7 @@ class Result:
     different: int  # buckets that differ from the model
     lost: int  # packets that the switch did not forward
     deviation: float  # standard errors: buckets that have their largest flow
+    random_deviation: float  # standard errors: mean of the random numbers of the switch
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -112,6 +113,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
             Check("buckets that hold their largest flow: deviation from the expected number "
                   "(standard errors)", max(abs(each.deviation) for each in results), 0,
                   MAX_STANDARD_ERRORS),
+            Check("mean of the random numbers: deviation (standard errors)",
+                  max(abs(each.random_deviation) for each in results), 0, MAX_STANDARD_ERRORS),
             Check("packets that the switch did not forward", sum(each.lost for each in results), 0),
             *published.checks(),
         ],
@@ -148,16 +151,12 @@ async def measure(variant: str, options: argparse.Namespace, run: Run) -> Result
     sizes = group(zip(full_keys(stream), stream.counts.tolist(), strict=True), PARTIAL_KEYS[0])
     estimates = [(high << 64 | low, count) for low, high, count in read.reshape(-1, 3).tolist()]
     return Result(
-        [
-            Sample(variant, run.seed, keys, *scores)
-            for keys, scores in enumerate(compare_keys(sizes, estimates, memory, run.seed), 1)
-        ],
-        int((read != expected).any(axis=2).sum()),
-        lost,
-        largest_flow_deviation(stream, read[0], functions)
-        if variant == "hardware-friendly"
-        else 0.0,
-    )
+        [Sample(variant, run.seed, keys, *scores)
+         for keys, scores in enumerate(compare_keys(sizes, estimates, memory, run.seed), 1)],
+        int((read != expected).any(axis=2).sum()), lost,
+        largest_flow_deviation(stream, read[0], functions) if arrays == 1 else 0.0,
+        float((randoms.mean() / 2**32 - 0.5) * np.sqrt(12 * len(randoms))),
+    )  # fmt: skip
 
 
 def draw(found: Sequence[Sample]) -> Figure:
