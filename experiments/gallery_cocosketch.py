@@ -166,9 +166,7 @@ def draw(found: Sequence[Sample]) -> Figure:
 
     def line(axes: Axes, label: str, variant: str, value: Callable[[Sample], float]) -> None:
         values = [[value(e) for e in found if (e.variant, e.keys) == (variant, n)] for n in numbers]
-        middle = np.median(values, axis=1)
-        spread = np.abs(np.array([np.min(values, axis=1), np.max(values, axis=1)]) - middle)
-        axes.errorbar(numbers, middle, spread, label=label, capsize=2)
+        plots.median_and_range(axes, numbers, values, label)
 
     line(left, "Count-Min", "basic", lambda each: each.count_min_error / each.error)
     line(left, "Count sketch", "basic", lambda each: each.count_sketch_error / each.error)

@@ -148,9 +148,7 @@ def draw(found: Sequence[Sample]) -> Figure:
     memories = sorted({each.memory_kb for each in found})
     for name in ("precision", "recall"):
         values = [[getattr(e, name) for e in found if e.memory_kb == m] for m in memories]
-        middle = np.median(values, axis=1)
-        spread = np.abs(np.array([np.min(values, axis=1), np.max(values, axis=1)]) - middle)
-        axes.errorbar(memories, middle, spread, label=name, capsize=2)
+        plots.median_and_range(axes, memories, values, name)
     plots.ring(axes, [65], [0.9], "published precision")
     axes.set(xlabel="Memory (KB)", ylabel="Precision, recall", ylim=(0.8, 1.01))
     plots.legend(axes)

@@ -175,9 +175,7 @@ def draw(found: Sequence[Sample]) -> Figure:
     at = sorted({each.flows_per_cell for each in found})
     for name, label in LABELS.items():
         values = [[getattr(e, name) for e in found if e.flows_per_cell == x] for x in at]
-        middle = np.median(values, axis=1)
-        spread = np.abs(np.array([np.min(values, axis=1), np.max(values, axis=1)]) - middle)
-        axes.errorbar(at, middle, spread, label=label, capsize=2)
+        plots.median_and_range(axes, at, values, label)
     limits = sorted({each.flows_per_cell for each in found if each.load in {1.0, MORE}})
     plots.ring(axes, limits, [1.0] * len(limits), "published")
     axes.set(xlabel="Flows per cell", ylabel="Fraction of flows", ylim=(0, 1.05))

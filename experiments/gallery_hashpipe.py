@@ -166,9 +166,7 @@ def draw(found: Sequence[Sample]) -> Figure:
     memories = sorted({each.memory_kb for each in found})
     for axes, name in ((left, "found"), (right, "error")):
         values = [[getattr(e, name) for e in found if e.memory_kb == m] for m in memories]
-        middle = np.median(values, axis=1)
-        spread = np.abs(np.array([np.min(values, axis=1), np.max(values, axis=1)]) - middle)
-        axes.errorbar(memories, middle, spread, label="measured", capsize=2)
+        plots.median_and_range(axes, memories, values, "measured")
         axes.set(xlabel="Memory (KB)")
     plots.ring(left, [PUBLISHED_KB], [0.95], "published")
     left.set(ylabel="Recall of the heaviest flows", ylim=(0.9, 1.005))

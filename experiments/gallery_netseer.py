@@ -142,9 +142,7 @@ def draw(found: Sequence[Sample]) -> Figure:
     rings = sorted({each.ring for each in found})
     for name, label in (("coverage", "flow events"), ("losses_found", "lost packets")):
         values = [[getattr(each, name) for each in found if each.ring == ring] for ring in rings]
-        middle = np.median(values, axis=1)
-        spread = np.abs(np.array([np.min(values, axis=1), np.max(values, axis=1)]) - middle)
-        left.errorbar(rings, middle, spread, label=label, capsize=2)
+        plots.median_and_range(left, rings, values, label)
     plots.ring(left, [FULL_RING], [1.0], "published")
     left.set_xscale("log", base=2)
     left.set(xlabel="Ring (packets)", ylabel="Reported (ratio)", ylim=(0, 1.05))

@@ -30,7 +30,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.shared.gallery import pint, pint_latency, pint_path
@@ -135,7 +134,8 @@ def draw(found: Sequence[Sample], latencies: Sequence[Latencies]) -> Figure:
     for query, name in NAMES.items():
         hops = sorted({each.hops for each in found if each.query == query})
         means = [[e.mean_packets for e in found if (e.query, e.hops) == (query, h)] for h in hops]
-        spread(left, hops, means, name)
+        if hops:
+            plots.median_and_range(left, hops, means, name)
     for name, needed in MARKING.items():
         hops = [*LENGTHS, MOST_HOPS]
         left.plot(hops, [pint.mean_marked(each, needed, 1) for each in hops], "--", label=name)
@@ -146,21 +146,13 @@ def draw(found: Sequence[Sample], latencies: Sequence[Latencies]) -> Figure:
             ratios = [each.estimated_us[:, column] / each.true_us[:, column] - 1
                       for each in latencies if each.bits == bits]  # fmt: skip
             at = np.arange(1, len(ratios[0]) + 1)
-            spread(right, at.tolist(), np.transpose(ratios).tolist(), f"{name}, {bits} bits")
+            plots.median_and_range(right, at, np.transpose(ratios), f"{name}, {bits} bits")
     right.set(
         xlabel="Hop", ylabel="Relative error", xticks=range(1, len(pint_latency.RATES_BPS) + 1)
     )
     for axes in (left, right):
         plots.legend(axes, 2)
     return figure
-
-
-def spread(axes: Axes, at: Sequence[int], values: Sequence[Sequence[float]], label: str) -> None:
-    """Plot the median and the range of the seeds."""
-    if at:
-        middle = np.median(values, axis=1)
-        bars = np.abs(np.array([np.min(values, axis=1), np.max(values, axis=1)]) - middle)
-        axes.errorbar(at, middle, bars, label=label, capsize=2)
 
 
 if __name__ == "__main__":

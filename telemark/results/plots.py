@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from cycler import cycler
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -93,6 +94,14 @@ def ring(axes: Axes, x: ArrayLike, y: ArrayLike, label: str = "") -> None:
     """Plot ground truth as rings around measured values."""
     axes.plot(x, y, "o", color="black", fillstyle="none", markersize=6.5, markeredgewidth=0.7,
               label=label)  # fmt: skip
+
+
+def median_and_range(axes: Axes, x: ArrayLike, values: ArrayLike, label: str) -> None:
+    """Plot the median of each row of `values`, with bars from its minimum to its maximum."""
+    table = np.asarray(values)
+    middle = np.median(table, axis=1)
+    bars = np.abs(np.array([table.min(axis=1), table.max(axis=1)]) - middle)
+    axes.errorbar(x, middle, bars, label=label, capsize=2)
 
 
 def runs(number: int, time: str) -> str:
