@@ -165,7 +165,7 @@ def reject_slow(options: argparse.Namespace) -> None:
         raise TestbedError(
             f"{options.rate} packets/s for {options.duration:g} s: expected at least {MIN_PACKETS} "
             f"packets per endpoint, got {packets}; use a higher rate or a longer duration"
-            + ("; on bmv2, reduce the load on the machine" if options.target == "bmv2" else "")
+            + ("; the capacity probe of bmv2 lowered the rate" if options.target == "bmv2" else "")
         )
 
 
