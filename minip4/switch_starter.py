@@ -8,17 +8,20 @@ the switch. The reply is the process number. A switch is a child of the nearest 
 orphans (PR_SET_CHILD_SUBREAPER). The process ends when the socket is closed.
 """
 
+import ctypes
 import json
 import os
 import socket
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NoReturn
 
 # The import is the purpose of this process: a forked switch does not repeat it.
 import minip4.runtime.switch.process  # noqa: F401
 from minip4 import cli
 
+PR_SET_NAME = 15  # <sys/prctl.h>
 MESSAGE_SIZE = 1 << 20  # bytes, enough for the options of 500 ports
 
 
@@ -58,6 +61,9 @@ def _run(arguments: Sequence[str], descriptors: Sequence[int]) -> NoReturn:
     for target, descriptor in enumerate(descriptors, start=1):
         os.dup2(descriptor, target)
         os.close(descriptor)
+    device_id = dict(pairwise(arguments)).get("--device-id", "")
+    name = f"minip4 {device_id}"
+    ctypes.CDLL(None).prctl(PR_SET_NAME, name.encode(), 0, 0, 0)  # for ps and top
     # with --sanitize, the switch executes its command line again
     sys.orig_argv = [sys.executable, "-m", "minip4.cli", "switch", *arguments]
     sys.exit(cli.main(["switch", *arguments]))

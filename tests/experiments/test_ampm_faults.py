@@ -4,7 +4,6 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ SHORT = ("--method", "double", "--loss", "1", "--blocks", "1", "--rate", "1000")
 TIMEOUT_S = 300  # timeout for hung processes; generous for a loaded machine
 
 
-def descendants(pid: int) -> Iterator[tuple[int, list[str]]]:
-    """Return the descendants of a process, with their command lines."""
+def descendants(pid: int) -> Iterator[tuple[int, str]]:
+    """Return the descendants of a process, with their names."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -29,9 +28,18 @@ def descendants(pid: int) -> Iterator[tuple[int, list[str]]]:
         for child in children.get(left.pop(), []):
             left.append(child)
             try:
-                yield child, Path(f"/proc/{child}/cmdline").read_text().split("\0")
+                yield child, Path(f"/proc/{child}/comm").read_text().strip()
             except (FileNotFoundError, ProcessLookupError):
                 continue
+
+
+def open_captures(pid: int) -> list[Path]:
+    """Return the paths of the captures that a process writes."""
+    try:
+        files = [Path(os.readlink(link)) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [path for path in files if path.suffix == ".pcap"]
 
 
 def switch_under_traffic(experiment: Started, device_id: int) -> tuple[int, Path]:
@@ -42,13 +50,12 @@ def switch_under_traffic(experiment: Started, device_id: int) -> tuple[int, Path
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         assert experiment.poll() is None, experiment.communicate()
-        for pid, command in descendants(experiment.pid):
-            if "switch" in command and "--device-id" in command:
-                options = dict(pairwise(command))
-                seen = Path(options["--pcap"], "s1-eth2_out.pcap")
-                sent = seen.exists() and seen.stat().st_size > 20_000
-                if sent and options["--device-id"] == str(device_id):
-                    return pid, seen.parent.parent
+        for pid, name in descendants(experiment.pid):
+            if name == f"minip4 {device_id}":
+                for capture in open_captures(pid):
+                    seen = capture.with_name("s1-eth2_out.pcap")
+                    if seen.exists() and seen.stat().st_size > 20_000:
+                        return pid, seen.parent.parent
         time.sleep(0.05)
     raise AssertionError("no switch, or no traffic")
 
