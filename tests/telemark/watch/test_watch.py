@@ -307,7 +307,7 @@ def test_options_that_watch_excludes(
 def test_a_run_in_real_time_is_watched_and_leaves_nothing(
     start_experiment: StartExperiment,
 ) -> None:
-    process = start_experiment(DIRECT.replace("600", "3000"), "--watch", head=HEAD)
+    process = start_experiment(DIRECT.replace("600", "20000"), "--watch", head=HEAD)
     url = address_of(process)
     passed, network = 0, {}
     for kind, data in events(url):
