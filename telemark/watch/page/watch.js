@@ -1,6 +1,6 @@
 // Live view of a run. The server process (server.py) sends the network and its measurements.
 "use strict";
-const HISTORY_S = 60, MARGIN = 28, DROPS = ["ingress", "egress", "queue", "no_port", "memory"];
+const HISTORY = 300, MARGIN = 28, DROPS = ["ingress", "egress", "queue", "no_port", "memory"];
 const $ = id => document.getElementById(id);
 const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
 let network = null, places = [], last = null, now = null, history = [];
@@ -116,7 +116,8 @@ function drawDirection(pen, direction, index, at, rate, fastest) {
 function drawScene(rates) {
   const width = $("scene").clientWidth;
   const many = network.nodes.length > 40;
-  const [pen] = clean($("scene"), Math.min(many ? 600 : 340, Math.max(220, width)));
+  const isChain = places.every(place => place[1] === .5);
+  const [pen] = clean($("scene"), isChain ? 100 : Math.min(many ? 600 : 340, Math.max(220, width)));
   const height = $("scene").clientHeight;
   const at = name => {
     const [x, y] = places[network.nodes.findIndex(node => node.name === name)];
@@ -127,23 +128,24 @@ function drawScene(rates) {
   network.directions.forEach((direction, index) =>
     drawDirection(pen, direction, index, name => points.get(name), rates[index], fastest));
   [pen.lineWidth, pen.strokeStyle] = [1, colour("quiet")];
+  if (many) pen.font = "9px system-ui, sans-serif";
   for (const {name, is_switch} of network.nodes) {
     const [x, y] = points.get(name), size = many ? 7 : 13;
+    const half = Math.max(size, pen.measureText(name).width / 2 + 3);
     pen.beginPath();
-    if (is_switch) pen.arc(x, y, size, 0, 7);
-    else pen.rect(x - size, y - .7 * size, 2 * size, 1.4 * size);
+    if (is_switch) pen.ellipse(x, y, half, size, 0, 0, 7);
+    else pen.rect(x - half, y - .7 * size, 2 * half, 1.4 * size);
     pen.fillStyle = colour("soft");
     pen.fill();
     pen.stroke();
     pen.fillStyle = colour("ink");
-    if (many) pen.font = "9px system-ui, sans-serif";
     pen.fillText(name, x, y);
   }
 }
 
 function drawChart() {
   const [pen, width] = clean($("chart"), 130);
-  const end = history.at(-1).s, begin = Math.max(history[0].s, end - HISTORY_S);
+  const end = history.at(-1).s, begin = history[0].s;
   const values = history.map(({s, directions}) => {
     const {queued = 0, on_link = 0} = directions[selected];
     return [s, queued, queued + on_link];
@@ -155,8 +157,8 @@ function drawChart() {
     pen.fillText(packets, 20, y(packets));
     pen.strokeRect(44, y(packets), width - 54, 0);
   }
-  pen.fillText(`${begin.toFixed(2)} s`, 60, 120);
-  pen.fillText(`${end.toFixed(2)} s`, width - 34, 120);
+  pen.fillText(`${begin.toFixed(3)} s`, 64, 120);
+  pen.fillText(`${end.toFixed(3)} s`, width - 34, 120);
   for (const [column, name, label] of [[2, "quiet", "in queue and on link"], [1, "link", "in queue"]]) {
     pen.beginPath();
     for (const value of values) pen.lineTo(x(value[0]), y(value[column]));
@@ -226,7 +228,7 @@ function showNetwork(description) {
 function showMeasurement(measurement) {
   [last, now] = [now, measurement];
   history.push({s: now.time_ns / 1e9, directions: now.directions});
-  while (history[0].s < now.time_ns / 1e9 - HISTORY_S) history.shift();
+  if (history.length > HISTORY) history.shift();
   requestAnimationFrame(draw);
 }
 
