@@ -34,7 +34,7 @@ class Page:
             self._call(f"{domain}.enable")
 
     def open(self, page: Path | str, *, width: int, dark: bool = False) -> None:
-        """Open a file or an address in a window of this width (CSS pixels), and wait until it is loaded."""
+        """Open a file or an address in a window of this width (CSS pixels), and wait for it."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=844,
                    deviceScaleFactor=1, mobile=width < 600)  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
