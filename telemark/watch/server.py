@@ -90,6 +90,7 @@ class WebServer(ThreadingHTTPServer):
         self.socket = listener
         self.channel = channel
         self.token = about["token"].encode()
+        self.is_virtual = about["is_virtual"]
         self.page, self.policy = render(about)
         self.feed = Feed()
 
@@ -112,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         name = self._name()
-        if name == "speed":
+        if name == "speed" and self.server.is_virtual:
             try:
                 length = int(self.headers["Content-Length"])
                 speed = float(self.rfile.read(min(max(length, 0), MAX_SPEED_BYTES)))

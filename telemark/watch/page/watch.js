@@ -232,7 +232,10 @@ function showMeasurement(measurement) {
   requestAnimationFrame(draw);
 }
 
-const post = () => fetch("speed", {method: "POST", body: isPaused ? "0" : $("speed").value}).catch(() => {});
+function post() {
+  if ($("controls").hidden) return; // real time
+  fetch("speed", {method: "POST", body: isPaused ? "0" : $("speed").value}).catch(() => {});
+}
 $("speed").addEventListener("change", post);
 $("play").addEventListener("click", () => {
   isPaused = !isPaused;
