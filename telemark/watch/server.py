@@ -93,6 +93,17 @@ class WebServer(ThreadingHTTPServer):
         self.is_virtual = about["is_virtual"]
         self.page, self.policy = render(about)
         self.feed = Feed()
+        self._speed: float | None = None  # the last speed that a browser selected
+
+    def set_speed(self, speed: float) -> None:
+        self._speed = speed
+        self.repeat_speed()
+
+    def repeat_speed(self) -> None:
+        """Send the speed to the run. Another process of the run may have received the last one."""
+        if self._speed is not None:
+            with contextlib.suppress(OSError):  # the run has ended
+                self.channel.sendall(f"{self._speed}\n".encode())
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -122,8 +133,7 @@ class Handler(BaseHTTPRequestHandler):
             except (TypeError, ValueError):
                 self._respond(400, "text/plain", b"speed: expected a number from 0, or inf\n")
                 return
-            with contextlib.suppress(OSError):  # the run has ended
-                self.server.channel.sendall(f"{speed}\n".encode())
+            self.server.set_speed(speed)
             self._respond(204, "text/plain", b"")
         elif name is not None:
             self._respond(404, "text/plain", b"not found\n")
@@ -222,6 +232,7 @@ def serve(listener: socket.socket, channel: socket.socket) -> None:
                 message = json.loads(line)
                 if "network" in message:
                     server.feed.publish("network", message["network"])
+                    server.repeat_speed()
                     if message["control"]:
                         sampler = Sampler(message, server.feed)
                 elif "measurement" in message:
