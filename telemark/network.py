@@ -30,6 +30,7 @@ from telemark.topology.checks import (
     device_ids,
 )
 from telemark.topology.links import ETHERNET_BYTES, USUAL_MTU, check_mtu
+from telemark.watch.publisher import Publisher
 
 __all__ = ["LinkEnd", "Network"]
 
@@ -298,6 +299,7 @@ class Network:
             stamp_log=self._stamp_log,
             wires=self._wires or self._run.wires,
             report_progress=self._report_progress,
+            publisher=self._run.publisher,
         )
         self._run.origin.programs |= {P4Source.read(source.path, source.defines) for source in new}
         self._backend = _backend(settings, self._run)
@@ -309,6 +311,13 @@ class Network:
         for link in self.links:
             for near, far in (link, link[::-1]):
                 self._ends.setdefault(near.node, {}).setdefault(far.node, near)
+        if self._run.publisher is not None:
+            now_ns = self._run.clock.now_ns()
+            self._run.publisher.start_network(self.name, self.topo, self._backend.switches, now_ns)
+            exit_stack.callback(self._stop_watching, self._run.publisher)
+
+    def _stop_watching(self, publisher: Publisher) -> None:
+        publisher.stop_network(self.counters, self._run.clock.now_ns())
 
     def _report_progress(self, text: str) -> None:
         self._run.progress.update(f"{self.name}: {text}")

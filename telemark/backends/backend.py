@@ -12,6 +12,7 @@ from mininet.topo import Topo
 from telemark.accounting.rejected import RejectedFrames
 from telemark.errors import InvalidRunError
 from telemark.programs import Program
+from telemark.watch.publisher import Publisher
 
 if TYPE_CHECKING:
     from telemark.apps.application import Application, RunningApplication
@@ -50,6 +51,7 @@ class Settings:
     stamp_log: bool  # whether switches log the times of their calls; only in real time
     wires: str  # one of WIRES
     report_progress: Callable[[str], None]
+    publisher: Publisher | None = None  # paces virtual time for the page of --watch
 
 
 @dataclass

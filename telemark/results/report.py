@@ -37,7 +37,8 @@ INCONCLUSIVE: Mapping[str, Any] = {
     "ha": "center", "va": "center", "rotation": 20, "size": 40, "color": "red", "alpha": 0.4,
 }  # fmt: skip
 COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep", "snaplen",
-                  "traceback", "jobs", "scheduler", "again", "threads", "wires")  # fmt: skip
+                  "traceback", "jobs", "scheduler", "again", "threads", "wires",
+                  "watch")  # fmt: skip
 
 
 @dataclass(frozen=True)

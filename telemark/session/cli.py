@@ -35,6 +35,7 @@ from telemark.session.run import Run, SweepOptions
 from telemark.sweep import options as sweeps
 from telemark.sweep.run_cache import remove_unused
 from telemark.traffic.flows import LIMITS
+from telemark.watch.publisher import WatchServer
 
 _IN_CHECKOUT = (REPOSITORY / "setup.sh").exists()
 RESULTS = (REPOSITORY if _IN_CHECKOUT else Path.cwd()) / "results"
@@ -130,15 +131,17 @@ def _run_real(
 ) -> int:
     """Run in new namespaces. The run is a child process, and this process is its supervisor."""
     _require_root()
+    server = WatchServer(name, is_virtual=False) if options.watch else None
     child, connection = isolation.fork()
     if child:
-        return isolation.supervise(name, child, connection, interactive=options.interactive)
+        with server or contextlib.nullcontext():
+            return isolation.supervise(name, child, connection, interactive=options.interactive)
     with isolation.inside(connection, interactive=options.interactive) as folder:
         if not options.interactive:
             raise_priority(os.getpid())
         run = Run(
             name, folder, options.seed, options.interactive, options.target, _wires(options),
-            origin=origin,
+            origin=origin, publisher=server.publisher if server else None,
         )  # fmt: skip
         return run_network(run)
 
@@ -157,7 +160,12 @@ def _run_virtual(
 ) -> int:
     """Run in this process. Virtual time needs no namespaces and no root."""
     isolation.interruptible(look_s=isolation.LOOK_S)
-    with isolation.run_folder(name) as folder:
+    with contextlib.ExitStack() as exit_stack:
+        folder = exit_stack.enter_context(isolation.run_folder(name))
+        publisher = None
+        if options.watch:
+            server = exit_stack.enter_context(WatchServer(name, is_virtual=True))
+            publisher = server.publisher
         clock = VirtualClock()
         run = Run(
             name,
@@ -167,6 +175,7 @@ def _run_virtual(
             progress=Progress(note=clock),
             origin=origin,
             threads=options.threads,
+            publisher=publisher,
         )
         clock.on_progress = run.progress.refresh
         return run_network(run)
@@ -354,6 +363,9 @@ def add_run_options(common: "argparse._ActionsContainer") -> None:
     common.add_argument(
         "--snaplen", type=_snaplen, metavar="BYTES",
         help="bytes of each frame in the captures of --keep (default: whole frames)",
+    )  # fmt: skip
+    common.add_argument(
+        "--watch", action="store_true", help="show the running network on a local web page",
     )  # fmt: skip
     common.add_argument(
         "--traceback", action="store_true", help="print the full traceback of an error",

@@ -12,6 +12,7 @@ from telemark.programs import Source
 from telemark.results.provenance import Origin
 from telemark.session.clock import Clock, RealClock
 from telemark.session.progress import Progress
+from telemark.watch.publisher import Publisher
 
 
 @dataclass(frozen=True)
@@ -48,3 +49,4 @@ class Run:
     # capacities of networks on bmv2
     capacities: list[CapacityEstimate] = field(default_factory=list)
     inconclusive: list[InvalidRunError] = field(default_factory=list)  # why the run is inconclusive
+    publisher: Publisher | None = None  # sends measurements to the page of --watch

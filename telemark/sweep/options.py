@@ -30,9 +30,12 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             f"--jobs {options.jobs}: parallel runs in real time would distort each other's "
             f"measurements; use --time virtual"
         )
+    if options.watch and (options.jobs or 1) > 1:
+        parser.error(f"--jobs {options.jobs}: the page of --watch shows one run at a time")
     for is_conflict, problem in (
         (options.time == "real", "not available in real time; use --time virtual"),
         (options.jobs, "cannot be combined with --jobs; set the threads of the workers"),
+        (options.watch, "cannot be combined with --watch, which shows runs of this machine"),
         (options.keep, "cannot be combined with --keep, because captures stay on the workers"),
     ):
         if options.scheduler is not None and is_conflict:
@@ -40,7 +43,12 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 
 
 def jobs(options: argparse.Namespace) -> int:
-    """Return the number of parallel runs: --jobs, or a number that fits the number of cores."""
+    """Return the number of parallel runs: --jobs, or a number that fits the number of cores.
+
+    With --watch, it is 1, because the page shows one run at a time.
+    """
+    if options.watch:
+        return 1
     cores = len(os.sched_getaffinity(0)) if options.time == "virtual" else 1
     return options.jobs or max(1, cores // options.threads)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from telemark.backends.real import isolation
 from telemark.sweep.task import Task
 from telemark.sweep.worker_process import GRACE_S, TRIES, give_up, oom_kills, serve
+from telemark.watch.publisher import Publisher
 
 _FORK = multiprocessing.get_context("fork")
 
@@ -23,11 +24,13 @@ _FORK = multiprocessing.get_context("fork")
 class _Worker:
     """Process of the pool, and the number of its current task."""
 
-    def __init__(self) -> None:
+    def __init__(self, publisher: Publisher | None) -> None:
         self.number: int | None = None
         self._oom_kills = oom_kills()
         self.connection, theirs = _FORK.Pipe()
-        self._process = _FORK.Process(target=serve, args=(theirs, os.getpid()), daemon=True)
+        self._process = _FORK.Process(
+            target=serve, args=(theirs, os.getpid(), publisher), daemon=True
+        )
         with isolation.uninterrupted():
             self._process.start()
         theirs.close()
@@ -53,7 +56,7 @@ class _Worker:
 
 def outcomes(
     tasks: Sequence[Task], numbers: Sequence[int], jobs: int, folder: Path,
-    report_progress: Callable[[str], None],
+    report_progress: Callable[[str], None], *, publisher: Publisher | None = None,
 ) -> Generator[tuple[int, bytes], None, None]:  # fmt: skip
     """Execute tasks, at most `jobs` in parallel. Yield (index, serialized Outcome) for each.
 
@@ -68,7 +71,7 @@ def outcomes(
             idle = [worker for worker in workers if worker.number is None]
             while todo and (idle or len(workers) < jobs):
                 if not idle:
-                    workers.append(_Worker())
+                    workers.append(_Worker(publisher))
                 worker = idle.pop() if idle else workers[-1]
                 number = todo.popleft()
                 worker.assign(number, tasks[number], folder / str(number))

@@ -32,6 +32,7 @@ IRRELEVANT_OPTIONS = {
     "jobs",
     "scheduler",
     "again",
+    "watch",
 }
 
 

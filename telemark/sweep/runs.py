@@ -82,8 +82,9 @@ class _Sweep:
 
         Raises the exception of the first run that failed.
         """
-        # with --keep, all runs are executed, because cached runs have no captures
-        if not (self._run.sweep_options.again or self._run.keeps):
+        # With --keep and --watch, all runs are executed. Cached runs have no captures, and they are
+        # not visible.
+        if not (self._run.sweep_options.again or self._run.keeps or self._run.publisher):
             self._find_cached()
         if len(self._outcomes) < len(self._tasks):
             self._execute()
@@ -123,7 +124,14 @@ class _Sweep:
         if sweep_options.scheduler is not None:
             return cluster.outcomes(self._tasks, todo, sweep_options.scheduler, progress.say)
         jobs = min(sweep_options.jobs, len(todo))
-        return pool.outcomes(self._tasks, todo, jobs, folder, progress.update_note)
+        return pool.outcomes(
+            self._tasks,
+            todo,
+            jobs,
+            folder,
+            progress.update_note,
+            publisher=self._run.publisher,
+        )
 
     def _add(self, number: int, serialized: bytes) -> None:
         try:

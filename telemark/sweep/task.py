@@ -17,6 +17,7 @@ from telemark.session import error_reporting
 from telemark.session.progress import Progress
 from telemark.session.run import Run
 from telemark.sweep import plain_data
+from telemark.watch.publisher import Publisher
 
 Measure = Callable[..., Awaitable[Any]]  # measure(*setting, run)
 ReportProgress = Callable[[str], None]
@@ -88,8 +89,9 @@ class _RemoteProgress(Progress):
 
 
 def execute(
-    task: Task, folder: Path, report_progress: ReportProgress, programs: CompiledPrograms
-) -> Outcome:
+    task: Task, folder: Path, report_progress: ReportProgress, programs: CompiledPrograms,
+    publisher: Publisher | None = None,
+) -> Outcome:  # fmt: skip
     """Execute a run in virtual time. Its clock starts at 1 s; its files are in `folder`."""
     clock = VirtualClock()
     progress = _RemoteProgress(report_progress, clock)
@@ -97,6 +99,7 @@ def execute(
     run = Run(
         task.name, folder, task.seed, clock=clock, progress=progress, origin=Origin(),
         keeps=task.keeps, snaplen=task.snaplen, programs=programs.compiled, threads=task.threads,
+        publisher=publisher,
     )  # fmt: skip
     result, failure = None, None
     with contextlib.redirect_stderr(io.StringIO()) as warnings:

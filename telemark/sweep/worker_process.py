@@ -12,6 +12,7 @@ from pathlib import Path
 from telemark.backends.real import isolation
 from telemark.errors import TestbedError
 from telemark.sweep.task import CompiledPrograms, execute, failed_outcome, serialize
+from telemark.watch.publisher import Publisher
 
 TRIES = 3  # number of attempts until the error of give_up() is raised
 
@@ -75,7 +76,7 @@ GRACE_S = 5.0  # time between SIGTERM and SIGKILL to a process
 REPORT_S = 0.2  # interval of progress reports
 
 
-def serve(connection: Connection, parent: int) -> None:
+def serve(connection: Connection, parent: int, publisher: Publisher | None = None) -> None:
     """Execute tasks until the connection or the parent process ends.
 
     Receives pairs: a pickled Task, and the path of a folder. Creates this folder for the run. Sends
@@ -98,7 +99,7 @@ def serve(connection: Connection, parent: int) -> None:
         while True:
             task, folder = connection.recv()
             folder.mkdir()
-            outcome = execute(pickle.loads(task), folder, report_progress, programs)
+            outcome = execute(pickle.loads(task), folder, report_progress, programs, publisher)
             connection.send(serialize(outcome))
     except (isolation.Interrupted, EOFError):
         isolation.end_interrupt()

@@ -241,7 +241,7 @@ class VirtualBackend:
         return True
 
     def _run(self, until_ns: int, max_events: int) -> Stop:
-        stop = self._run_traced(until_ns, max_events)
+        stop = self._run_paced(until_ns, max_events)
         now_ns, events = self._virtual.now_ns, self._virtual.events
         if stop is Stop.SHORT:
             raise FailedRunError(
@@ -257,6 +257,28 @@ class VirtualBackend:
                 "without delay_us or rate_bps; check the tables of the switches"
             )
         return stop
+
+    def _run_paced(self, until_ns: int, max_events: int) -> Stop:
+        """Run the network; with --watch, stop it in between for measurements.
+
+        Tasks do not run at these stops, so results are the same as without --watch.
+        """
+        publisher = self._settings.publisher
+        if publisher is None:
+            return self._run_traced(until_ns, max_events)
+        last = self._virtual.events + max_events
+        while True:
+            pause_ns = until_ns
+            if self._virtual.next_ns is not None:  # else, time would advance without events
+                pause_ns = min(until_ns, publisher.next_ns)
+            stop = self._run_traced(pause_ns, last - self._virtual.events)
+            if self._virtual.now_ns >= publisher.next_ns:
+                publisher.pace(self._virtual.now_ns, self._read_counters)
+            if stop is not Stop.REACHED or pause_ns == until_ns:
+                return stop
+
+    def _read_counters(self) -> dict[str, dict[str, Any]]:
+        return {switch.name: switch.read_counters() for switch in self.switches}
 
     def _run_traced(self, until_ns: int, max_events: int) -> Stop:
         if not self._traced:
@@ -344,8 +366,7 @@ class VirtualBackend:
         for traced in self._traced:
             traced.write_trace(is_end=True)
         outcome = Outcome(applications=self._applications.finish(), remarks=self._remarks())
-        for switch in self.switches:
-            outcome.counters[switch.name] = switch.read_counters()
+        outcome.counters = self._read_counters()
         for host in self.hosts:
             counted = self._virtual.host_counters(host.node)
             outcome.interface_counters[f"{host.name}-eth0"] = {

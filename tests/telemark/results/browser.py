@@ -33,14 +33,15 @@ class Page:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._call(f"{domain}.enable")
 
-    def open(self, path: Path, *, width: int, dark: bool = False) -> None:
-        """Open a file in a window of this width (CSS pixels), and wait until it is loaded."""
+    def open(self, page: Path | str, *, width: int, dark: bool = False) -> None:
+        """Open a file or an address in a window of this width (CSS pixels), and wait for it."""
         self._call("Emulation.setDeviceMetricsOverride", width=width, height=844,
                    deviceScaleFactor=1, mobile=width < 600)  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
         self._events.clear()
-        self._call("Page.navigate", url=path.as_uri())
+        url = page if isinstance(page, str) else page.as_uri()
+        self._call("Page.navigate", url=url)
         while not any(each["method"] == "Page.loadEventFired" for each in self._events):
             self._events.append(self._next())
 

@@ -218,12 +218,14 @@ def test_an_error_of_a_run_is_told_as_here(
         ({"time": "real"}, "--scheduler: not available in real time"),
         ({"jobs": 2}, "--scheduler: cannot be combined with --jobs"),
         ({"keep": True}, "--scheduler: cannot be combined with --keep"),
+        ({"watch": True}, "--scheduler: cannot be combined with --watch"),
     ],
 )
 def test_what_does_not_go_with_it(
     differs: dict[str, object], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fits = {"time": "virtual", "jobs": None, "keep": False, "threads": 1, "scheduler": "tcp://a:1"}
+    fits = {"time": "virtual", "jobs": None, "keep": False, "watch": False, "threads": 1,
+            "scheduler": "tcp://a:1"}  # fmt: skip
     options.check(cli.Parser(), argparse.Namespace(**fits))
     with pytest.raises(SystemExit, match="2"):
         options.check(cli.Parser(), argparse.Namespace(**{**fits, **differs}))

@@ -1,0 +1,134 @@
+"""The run's side of --watch: it starts the server process and sends measurements to it.
+
+In real time, the server process reads the control sockets of the switches itself, so the processes
+of the run have no additional work. In virtual time, the run sends measurements.
+"""
+
+import contextlib
+import json
+import math
+import secrets
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from mininet.topo import Topo
+
+from telemark.watch.measurement import describe, measure
+
+UPDATE_S = 0.2  # interval of measurements
+# A measurement may come a little early, because pauses are not exact.
+EARLY = 0.75
+MAX_SHARE = 0.02  # maximum share of the run's time for measurements in virtual time
+# In virtual time, the network stops in steps that take about STEP_S. So it reacts to the user.
+STEP_S = 0.05
+MIN_STEP_NS, MAX_STEP_NS = 1_000, 1_000_000_000
+
+
+class WatchServer:
+    """Server process of a run's page. A context manager: the process ends with the block.
+
+    It must be created before the namespaces of the run, because it listens on the machine's
+    loopback interface.
+    """
+
+    def __init__(self, name: str, *, is_virtual: bool) -> None:
+        """Start the process, and print the address of the page."""
+        token = secrets.token_urlsafe(16)
+        self._channel, theirs = socket.socketpair()
+        with socket.create_server(("127.0.0.1", 0)) as listener, theirs:
+            descriptors = [listener.fileno(), theirs.fileno()]
+            # in its own session, so that Ctrl-C reaches only the run
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "telemark.watch.server", *map(str, descriptors)],
+                pass_fds=descriptors, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            port = listener.getsockname()[1]
+        self.publisher = Publisher(self._channel, is_virtual=is_virtual)
+        # not on the command line, which other users can read
+        self.publisher.send({"name": name, "token": token, "is_virtual": is_virtual})
+        note = " (the run waits until you open this page)" if is_virtual else ""
+        print(f"Watch: http://127.0.0.1:{port}/{token}/{note}", flush=True)
+
+    def __enter__(self) -> "WatchServer":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        # The server process ends when it has received everything. It may have been killed.
+        with contextlib.suppress(OSError):
+            self._channel.shutdown(socket.SHUT_WR)
+        self._process.wait()
+        self._channel.close()
+
+
+class Publisher:
+    """Sends the networks of a run to the server process; in virtual time, it also paces the run."""
+
+    def __init__(self, channel: socket.socket, *, is_virtual: bool) -> None:
+        self._channel = channel
+        self._is_virtual = is_virtual
+        self._network: dict[str, Any] = {}
+        self._began_ns = 0  # time of the run that the page shows as 0
+        self._speed = 0.0  # times real time; 0: paused, until the page is open
+        self._step_ns = self._adapted_ns = float(MIN_STEP_NS)
+        self._resumed_s = self._due_s = 0.0
+        self.next_ns = 0  # virtual time of the next call of pace()
+
+    def start_network(self, name: str, topo: Topo, switches: Iterable[Any], now_ns: int) -> None:
+        """Send the description of a network that has started."""
+        self._network = describe(name, topo)
+        self.next_ns, self._due_s = now_ns, 0.0
+        self._resumed_s = time.monotonic()
+        self._began_ns = 0 if self._is_virtual else now_ns
+        control = {} if self._is_virtual else {s.name: str(s.control_path) for s in switches}
+        self.send({"network": self._network, "control": control, "began_ns": self._began_ns})
+
+    def stop_network(self, counters: Mapping[str, Mapping[str, Any]], now_ns: int) -> None:
+        """Send that the network has stopped; `counters` are empty if it has failed."""
+        last = measure(self._network, counters, now_ns - self._began_ns) if counters else None
+        self.send({"stopped": last})
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message. Does nothing if the server process has ended."""
+        with contextlib.suppress(OSError):
+            self._channel.sendall(json.dumps(message).encode() + b"\n")
+
+    def pace(self, time_ns: int, read_counters: Callable[[], dict[str, dict[str, Any]]]) -> None:
+        """Send a measurement if one is due, and wait until the network may continue.
+
+        The network has reached `next_ns`. This method sets it to the next time.
+        """
+        began_s = time.monotonic()
+        ratio = STEP_S / max(began_s - self._resumed_s, 1e-9)
+        adapted_ns = self._adapted_ns * min(max(ratio, 0.5), 2)
+        self._adapted_ns = min(max(adapted_ns, MIN_STEP_NS), MAX_STEP_NS)
+        if began_s >= self._due_s:
+            self.send({"measurement": measure(self._network, read_counters(), time_ns)})
+            cost_s = time.monotonic() - began_s
+            self._due_s = began_s + max(UPDATE_S * EARLY, cost_s / MAX_SHARE)
+        self._wait()
+        self._step_ns = self._adapted_ns
+        if math.isfinite(self._speed):
+            self._step_ns = min(self._step_ns, max(UPDATE_S * 1e9 * self._speed, MIN_STEP_NS))
+        self.next_ns = time_ns + round(self._step_ns)
+        self._resumed_s = time.monotonic()
+
+    def _wait(self) -> None:
+        """Wait for as long as the last step lasts at the speed that the user selects."""
+        while True:
+            left_s = None
+            if self._speed:
+                since_s = time.monotonic() - self._resumed_s
+                left_s = max(self._step_ns / 1e9 / self._speed - since_s, 0.0)
+            if not select.select([self._channel], [], [], left_s)[0]:
+                return
+            # the server process sends complete lines, and each of them is short
+            speeds = self._channel.recv(4096).split()
+            # without the server process, the run continues
+            self._speed = float(speeds[-1]) if speeds else math.inf
+            if not speeds:
+                return

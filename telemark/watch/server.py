@@ -1,0 +1,251 @@
+"""Server process of --watch: it sends the page and the measurements of a run to browsers.
+
+It receives JSON objects, one per line, over the connection from the run (publisher.py), and ends
+with this connection. In the other direction, it sends the speed of virtual time that the user
+selects. In real time, it reads the counters of the switches from their control sockets.
+"""
+
+import contextlib
+import json
+import secrets
+import socket
+import sys
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from minip4.errors import Minip4Error
+from minip4.runtime.switch.control import call
+from telemark.results.markup import text
+from telemark.watch.measurement import measure
+from telemark.watch.publisher import UPDATE_S
+
+PAGE = Path(__file__).parent / "page"
+STYLE = Path(__file__).parents[1] / "results" / "page" / "page.css"  # that of index.html
+ALIVE_S = 15.0  # interval of comments, which reveal that a browser has closed the connection
+REQUEST_S = 10.0  # maximum time to receive a request or to send a part of a response
+END_S = 1.0  # maximum time to send the last event
+MAX_SPEED_BYTES = 32
+
+
+class Feed:
+    """The last event of each kind. A browser that is slow receives only the last events."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._number = 0
+        self._events: dict[str, tuple[int, str]] = {}
+        self._readers = 0
+
+    def publish(self, kind: str, data: object) -> None:
+        """Replace the last event of this kind. A new network removes the last measurement."""
+        with self._changed:
+            if kind == "network":
+                self._events.pop("measurement", None)
+            self._number += 1
+            self._events[kind] = self._number, json.dumps(data, separators=(",", ":"))
+            self._changed.notify_all()
+
+    def later(self, number: int) -> list[tuple[int, str, str]]:
+        """Wait for events after event `number`; return them as (number, kind, data).
+
+        Returns no event after ALIVE_S.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._number > number, ALIVE_S)
+            found = [(n, kind, data) for kind, (n, data) in self._events.items() if n > number]
+            return sorted(found)
+
+    @contextlib.contextmanager
+    def reader(self) -> Iterator[None]:
+        """Count a reader, until it has read the last event."""
+        with self._changed:
+            self._readers += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._readers -= 1
+                self._changed.notify_all()
+
+    def wait_for_readers(self) -> None:
+        """Wait until there are no readers, at most END_S."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._readers, END_S)
+
+
+class WebServer(ThreadingHTTPServer):
+    """HTTP server on a socket that already listens."""
+
+    def __init__(
+        self, listener: socket.socket, channel: socket.socket, about: Mapping[str, Any]
+    ) -> None:
+        super().__init__(listener.getsockname(), Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.channel = channel
+        self.token = about["token"].encode()
+        self.is_virtual = about["is_virtual"]
+        self.page, self.policy = render(about)
+        self.feed = Feed()
+        self._speed: float | None = None  # the last speed that a browser selected
+
+    def set_speed(self, speed: float) -> None:
+        self._speed = speed
+        self.repeat_speed()
+
+    def repeat_speed(self) -> None:
+        """Send the speed to the run. Another process of the run may have received the last one."""
+        if self._speed is not None:
+            with contextlib.suppress(OSError):  # the run has ended
+                self.channel.sendall(f"{self._speed}\n".encode())
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request: GET for the page or its events, POST for a speed."""
+
+    server: WebServer
+    timeout = REQUEST_S
+
+    def do_GET(self) -> None:
+        name = self._name()
+        if name == "":
+            self._respond(200, "text/html; charset=utf-8", self.server.page.encode())
+        elif name == "events":
+            with contextlib.suppress(OSError), self.server.feed.reader():
+                self._send_events()
+        elif name is not None:
+            self._respond(404, "text/plain", b"not found\n")
+
+    def do_POST(self) -> None:
+        name = self._name()
+        if name == "speed" and self.server.is_virtual:
+            try:
+                length = int(self.headers["Content-Length"])
+                speed = float(self.rfile.read(min(max(length, 0), MAX_SPEED_BYTES)))
+                if not speed >= 0:  # also NaN
+                    raise ValueError
+            except (TypeError, ValueError):
+                self._respond(400, "text/plain", b"speed: expected a number from 0, or inf\n")
+                return
+            self.server.set_speed(speed)
+            self._respond(204, "text/plain", b"")
+        elif name is not None:
+            self._respond(404, "text/plain", b"not found\n")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Print nothing, because the terminal belongs to the run."""
+
+    def _name(self) -> str | None:
+        """Return the path after the token. Without the token, respond with 403; return None."""
+        _, token, name = (*self.path.split("/", 2), "", "")[:3]
+        if secrets.compare_digest(token.encode(), self.server.token):
+            return name
+        self._respond(403, "text/plain", b"wrong token: use the address that the run printed\n")
+        return None
+
+    def _respond(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Content-Security-Policy", self.server.policy)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _send_events(self) -> None:
+        """Send events until the run or the browser ends."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        number, kind = 0, ""
+        while kind != "end":
+            events = self.server.feed.later(number)
+            for _, kind, data in events:
+                self.wfile.write(f"event: {kind}\ndata: {data}\n\n".encode())
+            if events:
+                number = events[-1][0]
+            else:
+                self.wfile.write(b":\n\n")
+
+
+def render(about: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the page and its content security policy."""
+    script = (PAGE / "watch.js").read_text()
+    style = STYLE.read_text() + (PAGE / "watch.css").read_text()
+    page = (PAGE / "watch.html").read_text().format(
+        name=text(about["name"]),
+        time="virtual time" if about["is_virtual"] else "real time",
+        hidden="" if about["is_virtual"] else "hidden",
+        style=style,
+        script=script,
+    )  # fmt: skip
+    script_hash = b64encode(sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; connect-src 'self'; script-src 'sha256-{script_hash}'; "
+        "style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+    )
+    return page, policy
+
+
+class Sampler:
+    """Thread that reads the counters of the switches of a network in real time."""
+
+    def __init__(self, message: Mapping[str, Any], feed: Feed) -> None:
+        self._message, self._feed = message, feed
+        self._stopped = threading.Event()
+        # a daemon, because a switch that does not respond must not delay the end
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop reading, because the network has stopped."""
+        self._stopped.set()
+        self._thread.join(END_S)
+
+    def _run(self) -> None:
+        control = self._message["control"]
+        while not self._stopped.wait(UPDATE_S):
+            try:
+                counters = {name: call(Path(path), "counters") for name, path in control.items()}
+            except Minip4Error:
+                continue  # a switch has stopped; the run reports it
+            now_ns = time.monotonic_ns() - self._message["began_ns"]
+            self._feed.publish("measurement", measure(self._message["network"], counters, now_ns))
+
+
+def serve(listener: socket.socket, channel: socket.socket) -> None:
+    """Serve the page until the run ends."""
+    with channel.makefile("rb") as lines:
+        server = WebServer(listener, channel, json.loads(lines.readline()))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        sampler = None
+        with contextlib.suppress(ConnectionResetError):  # the run was killed
+            for line in lines:
+                message = json.loads(line)
+                if "network" in message:
+                    server.feed.publish("network", message["network"])
+                    server.repeat_speed()
+                    if message["control"]:
+                        sampler = Sampler(message, server.feed)
+                elif "measurement" in message:
+                    server.feed.publish("measurement", message["measurement"])
+                else:
+                    if sampler is not None:
+                        sampler.stop()
+                    if message["stopped"] is not None:
+                        server.feed.publish("measurement", message["stopped"])
+                    server.feed.publish("stopped", {})
+    server.feed.publish("end", {})
+    server.feed.wait_for_readers()
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])), socket.socket(fileno=int(sys.argv[2])))

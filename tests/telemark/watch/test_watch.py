@@ -1,0 +1,322 @@
+"""--watch: the page's server, its measurements, and a run that is paced and not changed by it."""
+
+import json
+import math
+import re
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loaded import Started, StartExperiment
+from mininet.topo import Topo
+from virtual_networks import Pair
+
+from telemark.watch.measurement import describe, measure
+from telemark.watch.publisher import Publisher, WatchServer
+
+HEAD = f"""
+import asyncio
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from virtual_networks import WIRE, Pair
+from telemark.network import Network
+from telemark.sweep.runs import sweep
+from telemark.traffic.flows import Flow, Traffic
+
+async def measure(count, run):
+    link = dict(rate_bps=5_000_000, delay_us=700, loss_probability=0.1, jitter_us=300)
+    with Network(Pair(**link), run, program=str(WIRE)) as net:
+        times = []
+        flows = [Flow(1, "h1", "h2", rate_pps=1000, count=count, size=1000)]
+        async with Traffic(net, flows) as traffic:
+            for _ in range(50):  # asyncio timers: their times are floats
+                await asyncio.sleep(0.0123)
+                times.append(run.clock.now_ns())
+            records = await traffic.finish()
+    received = records[1].received
+    return times + [int(each) for each in received["received_ns"]]
+"""
+DIRECT = """
+times = await measure(600, run)
+return Report([{"time_ns": each} for each in times], [Check("times", len(times), 590, 60)])
+"""
+# Each sweep has its own process.
+SWEEP = DIRECT.replace(
+    "await measure(600, run)",
+    "sum([(await sweep(measure, [(n,)], run))[0] for n in (200, 300)], [])",
+)
+
+
+def events(url: str) -> Iterator[tuple[str, Any]]:
+    """Return the kinds and data of the events of a page, until the run ends."""
+    with urllib.request.urlopen(url + "events", timeout=60) as response:
+        kind = ""
+        for line in response:
+            word, _, value = line.decode().strip().partition(": ")
+            if word == "event":
+                kind = value
+            elif word == "data":
+                yield kind, json.loads(value)
+
+
+def between(network: dict[str, Any], sender: str, receiver: str) -> int:
+    """Return the index of a direction."""
+    directions = [(each["from"], each["to"]) for each in network["directions"]]
+    return directions.index((sender, receiver))
+
+
+def set_speed(url: str, speed: str) -> int:
+    """Send a speed; return the status of the response."""
+    request = urllib.request.Request(url + "speed", data=speed.encode(), method="POST")
+    return status_of(request)
+
+
+def status_of(request: urllib.request.Request | str) -> int:
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def address_of(process: Started) -> str:
+    """Return the address that a run prints."""
+    for line in process.stdout:
+        if line.startswith("Watch: "):
+            return line.split()[1]
+    raise AssertionError(process.stderr.read())
+
+
+@pytest.fixture
+def server(capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[WatchServer, str]]:
+    """A server without a run, and the address of its page."""
+    with WatchServer("<name>", is_virtual=True) as found:
+        yield found, capsys.readouterr().out.split()[1]
+
+
+def test_a_server_responds_only_to_its_token(server: tuple[WatchServer, str]) -> None:
+    _, url = server
+    root = url.rsplit("/", 2)[0]
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", root)
+    assert status_of(url) == 200
+    for path in ("/", "/events", "/wrong/", "/wrong/events", url[len(root) : -2] + "/"):
+        assert status_of(root + path) == 403
+    assert set_speed(f"{root}/wrong/", "1") == 403
+    assert status_of(url + "unknown") == 404
+
+
+def test_a_page_shows_the_name_as_text(server: tuple[WatchServer, str]) -> None:
+    with urllib.request.urlopen(server[1]) as response:
+        assert "<h1>&lt;name&gt; " in response.read().decode()
+
+
+@pytest.mark.parametrize("speed", ["-1", "nan", "fast", ""])
+def test_an_invalid_speed_is_refused(server: tuple[WatchServer, str], speed: str) -> None:
+    assert set_speed(server[1], speed) == 400
+
+
+def test_a_new_browser_does_not_get_measurements_of_an_earlier_network(
+    server: tuple[WatchServer, str],
+) -> None:
+    publisher = server[0].publisher
+    publisher.start_network("first", Pair(), [], 0)
+    publisher.send({"measurement": {"time_ns": 1}})
+    publisher.start_network("second", Pair(), [], 0)
+    assert any(data.get("name") == "second" for _, data in events(server[1]))
+    kind, data = next(events(server[1]))
+    assert (kind, data["name"]) == ("network", "second")
+
+
+def test_real_time_has_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
+    with WatchServer("name", is_virtual=False):
+        assert set_speed(capsys.readouterr().out.split()[1], "1") == 404
+
+
+class Lossy(Topo):
+    """h1 - s1 - s2, with different parameters per direction."""
+
+    def build(self) -> None:
+        s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
+        self.addLink(self.addHost("h1"), s1, rate_bps=1000)
+        self.addLink(s1, s2, params1={"rate_bps": 2000}, params2={"bw": 3})
+
+
+def test_each_direction_has_the_rate_of_its_switch_port() -> None:
+    found = describe("name", Lossy())["directions"]
+    assert [(each["from"], each["to"], each["rate_bps"]) for each in found] == [
+        ("h1", "s1", None), ("s1", "h1", 1000), ("s1", "s2", 2000), ("s2", "s1", 3_000_000),
+    ]  # fmt: skip
+
+
+def port(**changes: int) -> dict[str, Any]:
+    link = dict.fromkeys(["sent_packets", "sent_bytes", "delivered_packets", "delivered_bytes",
+                          "lost_packets"], 0)  # fmt: skip
+    names = ("received_bytes", "transmitted_bytes", "enqueued_now", "queue_drops")
+    own = {name: changes.pop(name) for name in names if name in changes}
+    return {**dict.fromkeys(names, 0), **own, "link": {**link, **changes}}
+
+
+def test_measurements_are_from_the_counters_of_switches() -> None:
+    counters = {
+        "s1": {"engine": {"received": 9, "ingress_drops": 4, "queue_drops": 5},
+               "ports": {"1": port(received_bytes=70, transmitted_bytes=80),
+                         "2": port(transmitted_bytes=900, enqueued_now=3, queue_drops=5,
+                                   sent_packets=9, sent_bytes=900, delivered_packets=6,
+                                   delivered_bytes=600, lost_packets=2)}},
+        "s2": {"engine": {"received": 6}, "ports": {"1": port()}},
+    }  # fmt: skip
+    found = measure(describe("name", Lossy()), counters, 5)
+    nothing = {"lost": 0, "queued": 0, "on_link": 0, "queue_drops": 0}
+    assert found == {
+        "time_ns": 5,
+        "directions": [
+            {"bytes": 70},
+            {"bytes": 80, **nothing},  # a link without properties does not count
+            {"bytes": 600, "lost": 2, "queued": 3, "on_link": 1, "queue_drops": 5},
+            {"bytes": 0, **nothing},
+        ],
+        "drops": {"s1": {"ingress_drops": 4, "queue_drops": 5}, "s2": {}},
+    }
+
+
+@pytest.mark.parametrize("body", [DIRECT, SWEEP])
+def test_watching_does_not_change_results(
+    body: str, start_experiment: StartExperiment, tmp_path: Path
+) -> None:
+    virtual = ("--time", "virtual")
+    process = start_experiment(body, *virtual, "--out", str(tmp_path / "plain"), head=HEAD)
+    assert process.communicate()[1] == ""
+    watched = start_experiment(
+        body, *virtual, "--watch", "--out", str(tmp_path / "watched"), head=HEAD
+    )
+    url = address_of(watched)
+    seen = events(url)
+    kind, network = next(seen)
+    assert kind == "network"
+    assert set_speed(url, "10") == 204
+    found = [*seen]
+    assert watched.communicate()[1] == ""
+    plain, changed = (tmp_path / name / "samples.csv" for name in ("plain", "watched"))
+    assert changed.read_bytes() == plain.read_bytes()
+    measured = [data for kind, data in found if kind == "measurement"]
+    assert len(measured) >= 2
+    assert measured[-1]["directions"][between(network, "s1", "s2")]["lost"] > 0
+    assert [kind for kind, _ in found if kind != "measurement"][-2:] == ["stopped", "end"]
+
+
+def test_a_run_in_virtual_time_waits_for_its_page(start_experiment: StartExperiment) -> None:
+    process = start_experiment(DIRECT, "--time", "virtual", "--watch", head=HEAD)
+    url = address_of(process)
+    seen = events(url)
+    assert next(seen)[0] == "network"
+    kind, data = next(seen)
+    assert (kind, data["time_ns"]) == ("measurement", 1_000_000_000)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    set_speed(url, "inf")
+    assert process.communicate()[1] == ""
+
+
+def test_ctrl_c_ends_a_paused_run_and_its_server(start_experiment: StartExperiment) -> None:
+    process = start_experiment(DIRECT, "--time", "virtual", "--watch", head=HEAD)
+    url = address_of(process)
+    seen = events(url)
+    assert next(seen)[0] == "network"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate()[1] == "\nexample: interrupted\n"
+    assert process.returncode == 130
+    assert [*seen][-1][0] == "end"
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        urllib.request.urlopen(url)
+
+
+class Clock:
+    """Replaces time.monotonic(): the time advances while select() waits."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.waits: list[float | None] = []
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def select(self, reading: list[Any], _w: object, _x: object, left_s: float | None) -> Any:
+        self.waits.append(left_s)
+        self.now_s += left_s or 0
+        return ([], [], [])
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr("telemark.watch.publisher.time", found)
+    monkeypatch.setattr("telemark.watch.publisher.select", found)
+    return found
+
+
+def pace(publisher: Publisher, read: Callable[[], Any], turns: int) -> list[int]:
+    """Let a network run for some steps that take no time; return the length of each step."""
+    steps = []
+    for _ in range(turns):
+        begin_ns = publisher.next_ns
+        publisher.pace(begin_ns, read)
+        steps.append(publisher.next_ns - begin_ns)
+    return steps
+
+
+@pytest.mark.parametrize("speed", [0.01, 1.0, 10.0])
+def test_virtual_time_has_the_selected_speed(clock: Clock, speed: float) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        publisher = Publisher(ours, is_virtual=True)
+        publisher._speed = speed
+        publisher.start_network("name", Pair(), [], 0)
+        pace(publisher, dict, 40)
+        begin_ns, begin_s = publisher.next_ns, clock.now_s
+        steps = pace(publisher, dict, 20)
+        assert min(steps) == max(steps) == min(0.2e9 * speed, 1e9)
+        assert (publisher.next_ns - begin_ns) / 1e9 == pytest.approx(
+            speed * (clock.now_s - begin_s), rel=0.1
+        )
+
+
+def test_without_its_server_a_run_continues() -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        publisher = Publisher(ours, is_virtual=True)
+        theirs.close()
+        publisher.start_network("name", Pair(), [], 0)
+        pace(publisher, dict, 3)
+        assert publisher._speed == math.inf
+
+
+def test_parallel_runs_are_refused(start_experiment: StartExperiment) -> None:
+    process = start_experiment("never", "--watch", "--time", "virtual", "--jobs", "2")
+    assert "--jobs 2: the page of --watch shows one run at a time" in process.communicate()[1]
+    assert process.returncode == 2
+
+
+def test_a_run_in_real_time_is_watched_and_leaves_nothing(
+    start_experiment: StartExperiment,
+) -> None:
+    process = start_experiment(DIRECT.replace("600", "20000"), "--watch", head=HEAD)
+    url = address_of(process)
+    passed, network = 0, {}
+    for kind, data in events(url):
+        if kind == "network":
+            network = data
+        elif kind == "measurement":
+            passed = data["directions"][between(network, "s1", "s2")]["bytes"]
+            if passed > 100_000:
+                process.send_signal(signal.SIGINT)
+                break
+    assert passed > 100_000
+    assert process.communicate()[1] == "\nexample: interrupted\n"
+    with pytest.raises(urllib.error.URLError, match="refused"):
+        urllib.request.urlopen(url)

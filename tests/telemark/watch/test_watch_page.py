@@ -1,0 +1,150 @@
+"""The page of --watch in a browser: on a phone and a desktop, light and dark, by keyboard."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from browser import Page, browser, program
+from mininet.topo import Topo
+from test_page import CONTRAST
+
+from telemark.watch.publisher import WatchServer
+
+pytestmark = pytest.mark.skipif(program() is None, reason="no Chromium here: apt install chromium")
+S1_TO_S2 = 2  # index of this direction
+
+
+class Chain(Topo):
+    """h1 - s1 - s2 - h2, with 1 Mbit/s between the switches."""
+
+    def build(self) -> None:
+        s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
+        self.addLink(self.addHost("h1"), s1)
+        self.addLink(s1, s2, rate_bps=1_000_000)
+        self.addLink(s2, self.addHost("h2"))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.fixture
+def server(capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[WatchServer, str]]:
+    """A server that shows a network in virtual time, and the address of its page."""
+    with WatchServer("example", is_virtual=True) as found:
+        url = capsys.readouterr().out.split()[1]
+        found.publisher.start_network("network", Chain(), [], 0)
+        yield found, url
+
+
+def measurement(time_ns: int, **s1_to_s2: int) -> dict[str, Any]:
+    """Return a measurement in which only one direction carries packets."""
+    nothing = {"bytes": 0, "lost": 0, "queued": 0, "on_link": 0, "queue_drops": 0}
+    directions = [dict(nothing) for _ in range(6)]
+    directions[S1_TO_S2] |= s1_to_s2
+    return {"time_ns": time_ns, "directions": directions,
+            "drops": {"s1": {"queue_drops": 7}, "s2": {}}}  # fmt: skip
+
+
+def show(page: Page, server: tuple[WatchServer, str], **window: Any) -> None:
+    """Open the page, and send two measurements that are one second apart."""
+    publisher = server[0].publisher
+    page.open(server[1], **window)
+    publisher.send({"measurement": measurement(10**9, bytes=1000)})
+    page.value(SEEN.format(10**9))
+    values = {"bytes": 101_000, "lost": 5, "queued": 40, "on_link": 2, "queue_drops": 7}
+    publisher.send({"measurement": measurement(2 * 10**9, **values)})
+    page.value(SEEN.format(2 * 10**9))
+
+
+# a promise that is fulfilled when the page has drawn the measurement of this time
+SEEN = """new Promise(done => {{
+  const look = () => requestAnimationFrame(now?.time_ns === {} ? () => done() : look);
+  look();
+}})"""
+ROW = f"[...document.querySelectorAll('#links tr')[{S1_TO_S2}].cells].map(cell => cell.textContent)"
+
+
+def test_the_page_shows_rates_losses_and_queues(
+    page: Page, server: tuple[WatchServer, str]
+) -> None:
+    show(page, server, width=1280)
+    assert page.value(ROW) == ["s1 to s2", "0.800", "80 %", "5", "40", "2", "7"]
+    drops = "[...document.querySelector('#switches tr').cells].map(cell => cell.textContent)"
+    assert page.value(drops) == ["s1", "", "", "7", "", ""]
+    assert page.value("$('state').textContent") == "network: 2.000 s"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_is_wider_than_the_window(
+    page: Page, server: tuple[WatchServer, str], width: int, dark: bool
+) -> None:
+    show(page, server, width=width, dark=dark)
+    assert page.value("document.documentElement.scrollWidth") == width
+    others = [each for each in page.parse_errors if not each.startswith(server[1])]
+    assert others == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_has_contrast(page: Page, server: tuple[WatchServer, str], dark: bool) -> None:
+    """The contrast between text and background is at least 4.5 : 1 (WCAG 2.2, 1.4.3)."""
+    show(page, server, width=1280, dark=dark)
+    worst = page.value(CONTRAST)
+    assert worst["ratio"] >= 4.5, worst
+
+
+COLOURED = """(name => {
+  const [r, g, b] = colour(name).match(/[0-9a-f]{2}/g).map(value => parseInt(value, 16));
+  const {data} = $("scene").getContext("2d").getImageData(0, 0, 2000, 2000);
+  let found = 0;
+  for (let at = 0; at < data.length; at += 4)
+    if (data[at] === r && data[at + 1] === g && data[at + 2] === b) found++;
+  return found;
+})"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_loaded_link_and_its_losses_are_coloured(
+    page: Page, server: tuple[WatchServer, str], dark: bool
+) -> None:
+    show(page, server, width=1280, dark=dark)
+    assert page.value(f"{COLOURED}('focus')") > 100  # the link, at 80 %
+    assert page.value(f"{COLOURED}('bad')") > 3  # the number of lost packets
+    assert page.value(f"{COLOURED}('link')") == 0
+
+
+def test_a_chain_is_laid_out_in_order(page: Page, server: tuple[WatchServer, str]) -> None:
+    show(page, server, width=1280)
+    columns = dict(page.value("network.nodes.map((node, i) => [node.name, places[i][0]])"))
+    order = sorted(columns, key=lambda name: float(columns[name]))
+    assert order in (["h1", "s1", "s2", "h2"], ["h2", "s2", "s1", "h1"])
+
+
+def test_the_keyboard_pauses_the_run_and_selects_a_link(
+    page: Page, server: tuple[WatchServer, str]
+) -> None:
+    show(page, server, width=390)
+    page.value("$('play').focus()")
+    page.press(" ", 32, " ")
+    assert page.value("$('play').textContent") == "Run"
+    # the page has sent its speed when it was opened
+    speeds = b""
+    while not speeds.endswith(b"0.0\n"):
+        speeds += server[0]._channel.recv(100)
+    assert speeds == b"1.0\n0.0\n"
+    button = "document.querySelector('#links button')"
+    page.value(f"{button}.focus()")
+    page.press("Enter", 13, "\r")
+    assert page.value("$('selected').textContent") == "h1 to s1"
+    assert page.value(f"{button}.getAttribute('aria-pressed')") == "true"
+
+
+def test_the_page_reports_the_end(page: Page, server: tuple[WatchServer, str]) -> None:
+    show(page, server, width=390)
+    server[0].__exit__()
+    page.value("new Promise(done => { const look = () => events.readyState === 2 ? "
+               "done() : requestAnimationFrame(look); look(); })")  # fmt: skip
+    assert page.value("$('state').textContent") == "network: 2.000 s, the run has ended"
