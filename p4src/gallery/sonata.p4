@@ -120,12 +120,12 @@ control Query(
     bit<32> threshold = 0;
 
     action run(
-        bit<32> number, bit<128> distinct_mask, bit<128> key_mask, bit<32> least_count) {
+        bit<32> number, bit<128> distinct_mask, bit<128> key_mask, bit<32> min_count) {
         window = number;
         distinct = fields & distinct_mask;
         has_distinct = distinct_mask != 0;
         reduced = fields & key_mask;
-        threshold = least_count;
+        threshold = min_count;
     }
 
     action skip() { }

@@ -287,7 +287,7 @@ def filter_bits(flows: int, probability: float, functions: int = FILTER_SECTIONS
     return most
 
 
-def least_cells(flows: Flows, functions: Positions) -> float:
+def fewest_cells(flows: Flows, functions: Positions) -> float:
     """Return the size of the smallest counting table from which SingleDecode finds these flows."""
     least, most = (int(each * len(flows)) // functions.sections for each in CELLS_PER_FLOW)
     while most - least > most // PRECISION:
@@ -326,7 +326,7 @@ async def memory_mb(run: Run) -> float:
     for number in range(TABLES):
         made = trace(MANY_FLOWS, np.random.default_rng([run.seed, number + 1]))
         positions = Positions(4, TABLES * run.seed + number)
-        cells.append(least_cells(keys(made), positions))
+        cells.append(fewest_cells(keys(made), positions))
     cell_bits = 8 * KEY_BYTES + math.ceil(math.log2(MANY_FLOWS)) + 32
     bits = min(filter_bits(MANY_FLOWS, FALSE_POSITIVE, k) for k in range(22, 27))
     return (float(np.mean(cells)) * cell_bits + bits) / 8e6

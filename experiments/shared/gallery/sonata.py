@@ -76,7 +76,7 @@ def plan(
     if prefixes is not None:
         bits |= mask([refined], refined, LEVELS[window - 2])
     action = fy.Action(
-        f"query_{number}.run", number=window, least_count=query.threshold,
+        f"query_{number}.run", number=window, min_count=query.threshold,
         distinct_mask=mask(query.distinct, refined, LEVELS[window - 1]),
         key_mask=mask(query.reduce, refined, LEVELS[window - 1]),
     )  # fmt: skip

@@ -34,7 +34,7 @@ from experiments.shared.oam.truth import (
     PROBE_SENT,
     PROBE_TAKEN,
     REPLY_TAKEN,
-    Passage,
+    MeasuredDelay,
     ProbeRecord,
 )
 from telemark.apps.icmp import PingRecord
@@ -64,7 +64,7 @@ class Event(NamedTuple):
     known_ns: int  # time at which the method knows it
     where: Places
     packets: int = 1  # number of lost packets
-    passage: Passage | None = None  # of late packets
+    measured: MeasuredDelay | None = None  # of late packets
 
 
 class Sample(NamedTuple):
@@ -82,7 +82,7 @@ class Observed:
     events: list[Event] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     # shortest delays, which decide what is late
-    shortest: list[Passage] = field(default_factory=list)
+    shortest: list[MeasuredDelay] = field(default_factory=list)
     probes_ns: list[int] | None = None  # send times of probes; None for methods without probes
     reports: int = 0  # reports, switch readouts or probes
 
@@ -91,20 +91,20 @@ class Segments:
     """Delays of the parts of the path. find_late() needs all delays of a part."""
 
     def __init__(self) -> None:
-        self._seen: defaultdict[Places, list[tuple[Passage, Times]]] = defaultdict(list)
+        self._seen: defaultdict[Places, list[tuple[MeasuredDelay, Times]]] = defaultdict(list)
 
-    def add(self, where: Places, passage: Passage, times: Times) -> None:
+    def add(self, where: Places, measured: MeasuredDelay, times: Times) -> None:
         """Add a delay of packets of these times."""
-        self._seen[where].append((passage, times))
+        self._seen[where].append((measured, times))
 
     def find_late(self, late_ns: int, found: Observed) -> None:
         """Add an event per delay that exceeds the minimum of its segment by `late_ns`."""
         for where, seen in self._seen.items():
-            shortest = min((passage for passage, _ in seen), key=lambda each: each.delay_ns)
+            shortest = min((measured for measured, _ in seen), key=lambda each: each.delay_ns)
             found.shortest.append(shortest)
             found.events += [
-                Event(DELAY, *times, where, passage=passage) for passage, times in seen
-                if passage.delay_ns > shortest.delay_ns + late_ns
+                Event(DELAY, *times, where, measured=measured) for measured, times in seen
+                if measured.delay_ns > shortest.delay_ns + late_ns
             ]  # fmt: skip
 
 
@@ -144,21 +144,25 @@ def _unanswered(sent_ns: Sequence[int], answered: Container[int]) -> Iterator[Ev
             yield Event(LOSS, at_ns, at_ns, at_ns + TIMEOUT_NS, ANYWHERE)
 
 
-def _answers(flow: int, record: ProbeRecord) -> Iterator[tuple[int, Passage, int]]:
+def _answers(flow: int, record: ProbeRecord) -> Iterator[tuple[int, MeasuredDelay, int]]:
     """Yield the number of each answered probe, its delay, and when the delay is known.
 
     STAMP measures the one-way delay, and ping the round-trip delay.
     """
     if isinstance(record, PingRecord):
         for sequence, at_ns, known_ns, _ in record.replies.tolist():
-            yield sequence, Passage(flow, (PROBE_SENT,), at_ns, (REPLY_TAKEN,), known_ns), known_ns
+            yield (
+                sequence,
+                MeasuredDelay(flow, (PROBE_SENT,), at_ns, (REPLY_TAKEN,), known_ns),
+                known_ns,
+            )
         return
     path = measure_path(record)
     arrays = path.sequence, path.sent_ns, path.forward_ns, path.round_trip_ns
     for sequence, at_ns, forward_ns, round_trip_ns in zip(
         *(array.tolist() for array in arrays), strict=True
     ):
-        seen = Passage(flow, (PROBE_SENT,), at_ns, (PROBE_TAKEN,), at_ns + forward_ns)
+        seen = MeasuredDelay(flow, (PROBE_SENT,), at_ns, (PROBE_TAKEN,), at_ns + forward_ns)
         yield sequence, seen, at_ns + round_trip_ns
 
 
@@ -221,17 +225,17 @@ def _observed_by_reports(outcome: Outcome, late_ns: int) -> Observed:
         route = [packet.transits[name] for name in SWITCHES if name in packet.transits]
         times = at_ns, at_ns, packet.known_ns
         for each in route:
-            passage = Passage(
+            measured = MeasuredDelay(
                 port, (Point(each.switch, ARRIVAL),), each.ingress_ns,
                 (Point(each.switch, DEPARTURE),), each.ingress_ns + each.latency_ns,
             )  # fmt: skip
-            segments.add(((each.switch, each.switch),), passage, times)
+            segments.add(((each.switch, each.switch),), measured, times)
         for one, other in pairwise(route):
-            passage = Passage(
+            measured = MeasuredDelay(
                 port, (Point(one.switch, DEPARTURE),), one.egress_ns,
                 (Point(other.switch, ARRIVAL),), other.ingress_ns,
             )  # fmt: skip
-            segments.add(((one.switch, other.switch),), passage, times)
+            segments.add(((one.switch, other.switch),), measured, times)
         last = route[-1]
         if last.switch == SINK_LEAF:
             found.samples.append(Sample(at_ns, at_ns, last.egress_ns - at_ns))
@@ -277,7 +281,7 @@ def _observed_by_marking(outcome: Outcome, late_ns: int) -> Observed:
             found.events += _losses(records, path, times)
             points = [Point(switch, name) for switch in path for name in (ARRIVAL, DEPARTURE)]
             for one, other in (*pairwise(points), (points[0], points[-1])):
-                seen = _passage(outcome, records, flow, one, other)
+                seen = _measured_delay(outcome, records, flow, one, other)
                 if seen is None:
                     continue
                 span_ns = _span_ns(times, seen)
@@ -289,30 +293,30 @@ def _observed_by_marking(outcome: Outcome, late_ns: int) -> Observed:
     return found
 
 
-def _passage(
+def _measured_delay(
     outcome: Outcome, records: Mapping[Point, PointRecord], flow: int, one: Point, other: Point
-) -> Passage | None:  # fmt: skip
+) -> MeasuredDelay | None:  # fmt: skip
     """Return the times of the pulse, or the mean times of a block, at two points of a flow."""
     before, after = records[one], records[other]
     port = outcome.ports[flow]
     if outcome.method == ONE_BIT:
-        return _mean_passage(outcome, port, ((one,), before), ((other,), after))
+        return _mean_delay(outcome, port, ((one,), before), ((other,), after))
     if pulse_delay(before, after).problem:
         return None
-    return Passage(port, (one,), 1000 * before.pulse_us, (other,), 1000 * after.pulse_us)
+    return MeasuredDelay(port, (one,), 1000 * before.pulse_us, (other,), 1000 * after.pulse_us)
 
 
-def _mean_passage(
+def _mean_delay(
     outcome: Outcome, port: int | None, start: tuple[Sequence[Point], PointRecord],
     end: tuple[Sequence[Point], PointRecord],
-) -> Passage | None:  # fmt: skip
+) -> MeasuredDelay | None:  # fmt: skip
     """Return the mean times of a block at points with these records; None after a loss."""
     (one, before), (other, after) = start, end
     if mean_delay(before, after).problem:
         return None
     start_us = outcome.schedule.start_us(before.block)
     mean_ns = [1000 * (start_us + each.sum_us / each.packets) for each in (before, after)]
-    return Passage(port, tuple(one), mean_ns[0], tuple(other), mean_ns[1], before.block)
+    return MeasuredDelay(port, tuple(one), mean_ns[0], tuple(other), mean_ns[1], before.block)
 
 
 def _observed_by_clusters(outcome: Outcome, late_ns: int) -> Observed:
@@ -341,20 +345,20 @@ def _observed_by_clusters(outcome: Outcome, late_ns: int) -> Observed:
             where = tuple(sorted((one.switch, other.switch) for one, other in cluster.links))
             if (lost := cluster.loss(records)) > 0:
                 found.events.append(Event(LOSS, *times, where, lost))
-            for each, seen in _cluster_passages(outcome, records, cluster):
+            for each, seen in _cluster_delays(outcome, records, cluster):
                 segments.add(each, seen, (*_span_ns(times, seen), times[2]))
         found.samples += [Sample(*_span_ns(times, seen), seen.delay_ns)
-                          for _, seen in _cluster_passages(outcome, records, whole)]  # fmt: skip
+                          for _, seen in _cluster_delays(outcome, records, whole)]  # fmt: skip
     segments.find_late(late_ns, found)
     return found
 
 
-def _cluster_passages(
+def _cluster_delays(
     outcome: Outcome, records: Mapping[Point, PointRecord], cluster: Cluster
-) -> Iterator[tuple[Places, Passage]]:
+) -> Iterator[tuple[Places, MeasuredDelay]]:
     """Yield the mean times at a cluster, and the times of sampled packets at its links."""
     first, second = cluster.records(records)
-    mean = _mean_passage(outcome, None, (cluster.inputs, first), (cluster.outputs, second))
+    mean = _mean_delay(outcome, None, (cluster.inputs, first), (cluster.outputs, second))
     if mean is not None:
         yield tuple(sorted((one.switch, other.switch) for one, other in cluster.links)), mean
     known = first.samples.keys() & second.samples.keys()
@@ -362,11 +366,11 @@ def _cluster_passages(
         starts, ends = records[one].samples, records[other].samples
         for digest in sorted(known & starts.keys() & ends.keys()):
             times_ns = 1000 * starts[digest], 1000 * ends[digest]
-            seen = Passage(None, (one,), times_ns[0], (other,), times_ns[1])
+            seen = MeasuredDelay(None, (one,), times_ns[0], (other,), times_ns[1])
             yield ((one.switch, other.switch),), seen
 
 
-def _span_ns(times: Times, seen: Passage) -> tuple[int, int]:
+def _span_ns(times: Times, seen: MeasuredDelay) -> tuple[int, int]:
     """Return the time of a packet, or of the whole block for a mean."""
     return times[:2] if seen.block is not None else (round(seen.start_ns),) * 2
 

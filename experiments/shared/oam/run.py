@@ -43,7 +43,7 @@ from experiments.shared.oam.incidents import (
 from experiments.shared.oam.truth import (
     IPV4,
     HostTraffic,
-    Passages,
+    PointTimes,
     ProbeRecord,
     Truth,
     read_probes,
@@ -157,7 +157,7 @@ class Outcome(Measured):
 
     method: str
     truth: Truth
-    passages: Passages  # of probes, or else of data packets
+    point_times: PointTimes  # of probes, or else of data packets
     spines: Mapping[int, str]  # UDP port of a data flow -> its spine without incidents
     ports: Mapping[int, int]  # data flow -> its UDP port
     nodes: Mapping[int, str]  # INT node id -> switch
@@ -192,7 +192,7 @@ def make_outcome(
     setting: Setting, net: Network, traffic: HostTraffic, measured: Measured
 ) -> Outcome:
     """Add ground truth from captures to what a method measured."""
-    truth, passages = read_truth(net, traffic, measured.clock_errors_us, setting.schedule)
+    truth, point_times = read_truth(net, traffic, measured.clock_errors_us, setting.schedule)
     longest_us = truth.delay_ns.max(initial=0) / 1000
     limit_us = BLOCKS[setting.run.target][1].delay_us
     if setting.method in MARKINGS and longest_us > limit_us:
@@ -200,9 +200,9 @@ def make_outcome(
                      f"marking tolerate {limit_us:.0f} us")  # fmt: skip
     return Outcome(
         **vars(measured), method=setting.method, truth=truth,
-        passages=read_probes(net, measured.probes, stamped=setting.is_stamped)
-        if measured.probes else passages,
-        spines=read_spines(passages), ports={flow.id: flow.port for flow in setting.data},
+        point_times=read_probes(net, measured.probes, stamped=setting.is_stamped)
+        if measured.probes else point_times,
+        spines=read_spines(point_times), ports={flow.id: flow.port for flow in setting.data},
         nodes=dict(enumerate(net.topo.switches(), start=1)),
         egress={
             (switch, net.port(switch, other)): other

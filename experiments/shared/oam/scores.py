@@ -55,8 +55,8 @@ def count_wrong_delays(outcome: Outcome, observed: Observed) -> int:
 
     Also count wrong shortest delays, because with them, other delays would seem to be late.
     """
-    late = [event.passage for event in observed.events if event.passage is not None]
-    return sum(not len(outcome.passages.match(each)) for each in (*late, *observed.shortest))
+    late = [event.measured for event in observed.events if event.measured is not None]
+    return sum(not len(outcome.point_times.match(each)) for each in (*late, *observed.shortest))
 
 
 def count_missed_delays(outcome: Outcome, observed: Observed, late_ns: int) -> int:
@@ -68,11 +68,11 @@ def count_missed_delays(outcome: Outcome, observed: Observed, late_ns: int) -> i
         return 0
     shown: defaultdict[tuple[Sequence[Point], Sequence[Point]], set[int]] = defaultdict(set)
     for event in observed.events:
-        if (seen := event.passage) is not None:
-            shown[seen.start, seen.end].update(outcome.passages.match(seen).tolist())
+        if (seen := event.measured) is not None:
+            shown[seen.start, seen.end].update(outcome.point_times.match(seen).tolist())
     missed = 0
     for start, end in SEGMENTS:
-        late = outcome.passages.find_late(start, end, late_ns)
+        late = outcome.point_times.find_late(start, end, late_ns)
         missed += len({*late[~outcome.truth.lost[late]].tolist()} - shown[(start,), (end,)])
     return missed
 
@@ -97,7 +97,7 @@ def _score(outcome: Outcome, observed: Observed, incident: Incident) -> Score:
         event for event in observed.events
         if event.kind == EVENT_OF[incident.kind] and _overlaps(event, span)
         # In real time, the machine may also delay a packet on the other spine.
-        and (event.passage is None or outcome.passages.crossed(event.passage, incident.spine))
+        and (event.measured is None or outcome.point_times.crossed(event.measured, incident.spine))
     ]  # fmt: skip
     in_span = (truth.sent_ns >= start_ns) & (truth.sent_ns <= end_ns)
     known_ns = min((event.known_ns for event in events), default=np.nan)

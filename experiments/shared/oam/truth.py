@@ -48,8 +48,8 @@ Interval = tuple[NDArray[np.int64], NDArray[np.int64]]
 ProbeRecord = PingRecord | SessionRecord
 
 
-class Passage(NamedTuple):
-    """When a packet passed two points, according to a method. Each point is one of several."""
+class MeasuredDelay(NamedTuple):
+    """Delay between two points, according to a method. Each point is one of several."""
 
     flow: int | None  # UDP port, or identifier of ping; None: any flow
     start: tuple[Point, ...]
@@ -65,7 +65,7 @@ class Passage(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Passages:
+class PointTimes:
     """When packets passed points; arrays have one element per packet."""
 
     flow: NDArray[np.int64]
@@ -77,7 +77,7 @@ class Passages:
         low, high = zip(*(self.times[point] for point in points), strict=True)
         return np.maximum.reduce(low), np.maximum.reduce(high)
 
-    def match(self, seen: Passage) -> NDArray[np.intp]:
+    def match(self, seen: MeasuredDelay) -> NDArray[np.intp]:
         """Return the packets that had the times of `seen`, or all packets of a block with them."""
         ends = ((self.bounds(seen.start), seen.start_ns), (self.bounds(seen.end), seen.end_ns))
         chosen = np.logical_and.reduce([low != NEVER for (low, _), _ in ends])
@@ -107,7 +107,7 @@ class Passages:
         limit_ns = (end_high - start_low)[packets].min() + late_ns + 4 * RESOLUTION_NS
         return packets[(end_low - start_high)[packets] > limit_ns]
 
-    def crossed(self, seen: Passage, spine: str) -> bool:
+    def crossed(self, seen: MeasuredDelay, spine: str) -> bool:
         """Return whether `seen` describes a packet that crossed a spine."""
         low, _ = self.times[Point(spine, ARRIVAL)]
         return bool(np.any(low[self.match(seen)] != NEVER))
@@ -184,7 +184,7 @@ class Packets(NamedTuple):
 
 def read_truth(
     net: Network, traffic: HostTraffic, clock_errors_us: Mapping[str, float], schedule: Schedule
-) -> tuple[Truth, Passages]:
+) -> tuple[Truth, PointTimes]:
     """Return the data packets, and when they passed the switches."""
     sent = traffic.read(net.capture(SOURCE_LEAF, SENDER, "in"))
     order = np.argsort(sent.key)
@@ -221,10 +221,10 @@ def read_truth(
         colour[np.searchsorted(key, marked.key)] = marked.dscp & 1
     first, last = (bound // (1000 * schedule.block_us) for bound in (low, high))
     block = np.where(first & 1 == colour, first, last)
-    return truth, Passages(key >> 32, bounds, block)
+    return truth, PointTimes(key >> 32, bounds, block)
 
 
-def read_spines(seen: Passages) -> dict[int, str]:
+def read_spines(seen: PointTimes) -> dict[int, str]:
     """Return the spine to which most packets of each flow went."""
     passed = {spine: seen.times[Point(spine, ARRIVAL)][0] != NEVER for spine in SPINES}
     return {
@@ -233,7 +233,7 @@ def read_spines(seen: Passages) -> dict[int, str]:
     }
 
 
-def read_probes(net: Network, records: Mapping[int, ProbeRecord], *, stamped: bool) -> Passages:
+def read_probes(net: Network, records: Mapping[int, ProbeRecord], *, stamped: bool) -> PointTimes:
     """Return when hosts sent and received probes.
 
     `records` are the records of senders, by source port or by the identifier of ping. The upper
@@ -259,7 +259,7 @@ def read_probes(net: Network, records: Mapping[int, ProbeRecord], *, stamped: bo
     low, high = (times(switch, host, what, replies=True)
                  for what in ("out", "sent" if stamped else "out"))  # fmt: skip
     bounds[end] = low, high
-    return Passages(np.array([flow for flow, _ in keys], np.int64), bounds)
+    return PointTimes(np.array([flow for flow, _ in keys], np.int64), bounds)
 
 
 def _read_test_packets(path: Path) -> dict[tuple[int, int], int]:

@@ -26,7 +26,7 @@ void memory_link_discard(struct memory_link *link);
 unsigned memory_link_unread(const struct memory_link *link);
 
 /* Send a frame with its time. If no process is at the other end, the frame is lost, as at an
- * interface that nobody reads. Returns false if the ring is full. */
+ * interface without a reader. Returns false if the ring is full. */
 bool memory_link_send(struct memory_link *link, const uint8_t *frame, uint32_t length,
                       uint64_t stamp_ns);
 /* Wake the reader if it sleeps; call this after the last frame of a batch. */

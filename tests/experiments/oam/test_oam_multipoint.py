@@ -11,7 +11,7 @@ from controllers.ampm.records import Point, PointRecord
 from controllers.ampm.schedule import Schedule
 from experiments.shared.oam.observations import DELAY, LOSS, PATH, Observed, observe
 from experiments.shared.oam.run import ALL_FLOWS, MULTIPOINT, SWITCHES, Outcome
-from experiments.shared.oam.truth import ARRIVAL, DEPARTURE, Passages, Truth
+from experiments.shared.oam.truth import ARRIVAL, DEPARTURE, PointTimes, Truth
 
 SCHEDULE = Schedule(2**18)
 LATE_NS = 500_000
@@ -48,7 +48,7 @@ def observed(
     unused: Any = None
     none = np.zeros(0, np.int64)
     outcome = Outcome(
-        method=MULTIPOINT, truth=Truth(none, none), passages=Passages(none, {}), spans={},
+        method=MULTIPOINT, truth=Truth(none, none), point_times=PointTimes(none, {}), spans={},
         clock_errors_us={}, spines={}, ports={}, nodes={}, egress={}, added_bytes=0,
         accounting=unused, schedule=SCHEDULE, blocks=reports, margins_ns=(0, 0),
     )  # fmt: skip
@@ -77,8 +77,8 @@ def test_the_mean_delay_of_a_cluster_is_that_of_all_its_packets() -> None:
     found = observed([counts(), counts()], delays_us)
     assert [(each.kind, each.where) for each in found.events] == [(DELAY, TO_SPINES)]
     [event] = found.events
-    assert event.passage is not None
-    assert event.passage.delay_ns == pytest.approx(600_000)
+    assert event.measured is not None
+    assert event.measured.delay_ns == pytest.approx(600_000)
     assert [each.delay_ns for each in found.samples] == pytest.approx([0, 600_000])
 
 

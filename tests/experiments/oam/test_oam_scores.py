@@ -29,7 +29,7 @@ from experiments.shared.oam.scores import (
     find_unexplained,
     score,
 )
-from experiments.shared.oam.truth import ARRIVAL, DEPARTURE, NEVER, Passage, Passages, Truth
+from experiments.shared.oam.truth import ARRIVAL, DEPARTURE, NEVER, MeasuredDelay, PointTimes, Truth
 
 S, MS = 1_000_000_000, 1_000_000
 START_NS = 100 * S
@@ -54,13 +54,13 @@ def outcome(
     never = np.array([NEVER])
     times = {IN: arrived, OUT: arrived + 5 * MS, Point("s3", ARRIVAL): arrived + 6 * MS,
              Point("s4", ARRIVAL): never}  # fmt: skip
-    passages = Passages(np.array([5001]), {point: (at, at) for point, at in times.items()})
+    point_times = PointTimes(np.array([5001]), {point: (at, at) for point, at in times.items()})
     spans = {each: (START_NS + round(each.start_s * S), START_NS + round(each.end_s * S))
              for each in incidents}  # fmt: skip
     unused: Any = None
     return Outcome(
-        method=INT_XD, truth=truth, passages=passages, spans=spans, clock_errors_us={}, spines={},
-        ports={}, nodes={}, egress={}, added_bytes=0, accounting=unused,
+        method=INT_XD, truth=truth, point_times=point_times, spans=spans, clock_errors_us={},
+        spines={}, ports={}, nodes={}, egress={}, added_bytes=0, accounting=unused,
         schedule=BLOCKS["minip4"][0], margins_ns=MARGINS_NS["virtual"],
     )  # fmt: skip
 
@@ -74,8 +74,8 @@ def event(at_s: float, kind: str = LOSS, where: Places = (LINK,)) -> Event:
 def late(delay_ns: int = 5 * MS, at_s: float = 1.2) -> Event:
     """Return the event of a packet that was late at s1."""
     start_ns = START_NS + round(at_s * S)
-    passage = Passage(5001, (IN,), start_ns, (OUT,), start_ns + delay_ns)
-    return event(at_s, DELAY, (("s1", "s1"),))._replace(passage=passage)
+    measured = MeasuredDelay(5001, (IN,), start_ns, (OUT,), start_ns + delay_ns)
+    return event(at_s, DELAY, (("s1", "s1"),))._replace(measured=measured)
 
 
 def scored(observed: Observed, incident: Incident = INCIDENT) -> Score:
@@ -124,7 +124,7 @@ def test_events_outside_of_incidents_of_their_kind_are_unexplained() -> None:
         (late(5 * MS + 1000), 0),
         (late(15 * MS), 1),
         (late(at_s=1.25), 1),
-        (late()._replace(passage=late().passage._replace(flow=5002)), 1),  # type: ignore[union-attr]
+        (late()._replace(measured=late().measured._replace(flow=5002)), 1),  # type: ignore[union-attr]
         (event(1.2), 0),
     ],
     ids=["true", "resolution", "other delay", "other time", "other flow", "loss"],
@@ -134,9 +134,9 @@ def test_a_delay_that_no_packet_had_is_wrong(found: Event, wrong: int) -> None:
 
 
 def test_a_wrong_shortest_delay_is_counted_because_it_makes_others_late() -> None:
-    passage = late(1 * MS).passage
-    assert passage is not None
-    assert count_wrong_delays(outcome(), Observed(shortest=[passage])) == 1
+    measured = late(1 * MS).measured
+    assert measured is not None
+    assert count_wrong_delays(outcome(), Observed(shortest=[measured])) == 1
 
 
 @pytest.mark.parametrize(
@@ -159,11 +159,12 @@ def test_a_late_packet_without_an_event_is_missed(
              for n in range(1, 5) for name in (ARRIVAL, DEPARTURE)}  # fmt: skip
     times |= {IN: (np.zeros(3, int),) * 2, OUT: (departed, departed)}
     events = [
-        event(0, DELAY)._replace(passage=Passage(1, (IN,), 0, (OUT,), delay)) for delay in shown
+        event(0, DELAY)._replace(measured=MeasuredDelay(1, (IN,), 0, (OUT,), delay))
+        for delay in shown
     ]
     reports: Any = "reports"
     known = replace(
-        outcome({0: 1, 1: 1, 2: 1}), kept=reports, passages=Passages(np.ones(3, int), times)
+        outcome({0: 1, 1: 1, 2: 1}), kept=reports, point_times=PointTimes(np.ones(3, int), times)
     )
     assert count_missed_delays(known, Observed(events), 500_000) == missed
     lost = replace(known, truth=replace(known.truth, delay_ns=np.full(3, NEVER)))
@@ -205,17 +206,17 @@ def test_the_added_delay_is_the_maximum_during_the_incident_minus_the_minimum() 
 
 def test_a_segment_reports_delays_above_its_own_minimum() -> None:
     segments, found = Segments(), Observed()
-    passages = {
-        delay_ns: Passage(1, (IN,), 0, (OUT,), delay_ns)
+    point_times = {
+        delay_ns: MeasuredDelay(1, (IN,), 0, (OUT,), delay_ns)
         for delay_ns in (500_000, 1_000_000, 1_000_001, 2_000_000)
     }
-    for delay_ns, passage in passages.items():
+    for delay_ns, measured in point_times.items():
         where = LINK if delay_ns < 2_000_000 else ("s3", "s3")
-        segments.add((where,), passage, (delay_ns, delay_ns, 7))
+        segments.add((where,), measured, (delay_ns, delay_ns, 7))
     segments.find_late(500_000, found)
-    late = passages[1_000_001]
-    assert found.events == [Event(DELAY, 1_000_001, 1_000_001, 7, (LINK,), passage=late)]
-    assert found.shortest == [passages[500_000], passages[2_000_000]]
+    late = point_times[1_000_001]
+    assert found.events == [Event(DELAY, 1_000_001, 1_000_001, 7, (LINK,), measured=late)]
+    assert found.shortest == [point_times[500_000], point_times[2_000_000]]
 
 
 def test_each_kind_of_incident_meets_each_spine_and_incidents_do_not_overlap() -> None:

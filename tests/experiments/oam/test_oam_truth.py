@@ -24,8 +24,8 @@ from experiments.shared.oam.truth import (
     PROBE_TAKEN,
     REPLY_TAKEN,
     HostTraffic,
-    Passage,
-    Passages,
+    MeasuredDelay,
+    PointTimes,
 )
 from telemark.accounting.pcap import Frames
 from telemark.apps.icmp import ECHO, PingRecord
@@ -132,15 +132,15 @@ def fabric(captures: dict[str, Frames]) -> dict[str, Frames]:
 
 def test_data_packets_have_delays_spines_and_blocks(fabric: dict[str, Frames]) -> None:
     net: Any = Net()
-    found, passages = truth.read_truth(net, ipv4_traffic(), {}, SCHEDULE)
+    found, point_times = truth.read_truth(net, ipv4_traffic(), {}, SCHEDULE)
     assert found.delay_ns.tolist() == [7000, 7000, NEVER]
     assert found.lost.tolist() == [False, False, True]
-    low, high = passages.bounds([Point("s3", ARRIVAL), Point("s4", ARRIVAL)])
+    low, high = point_times.bounds([Point("s3", ARRIVAL), Point("s4", ARRIVAL)])
     assert (low - found.sent_ns)[:2].tolist() == [2000, 2000]
     assert low[2] == high[2] == NEVER
-    assert passages.block is not None
-    assert passages.block.tolist() == [0, 1, 1]
-    assert truth.read_spines(passages) == {FLOW.port: "s3"}
+    assert point_times.block is not None
+    assert point_times.block.tolist() == [0, 1, 1]
+    assert truth.read_spines(point_times) == {FLOW.port: "s3"}
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def bmv2_fabric(fabric: dict[str, Frames]) -> dict[str, Frames]:
     return fabric
 
 
-def read_bmv2_truth() -> tuple[truth.Truth, Passages]:
+def read_bmv2_truth() -> tuple[truth.Truth, PointTimes]:
     """Return ground truth of switches whose clocks have an error of 8 us."""
     net: Any = Net()
     net.has_panels = True
@@ -163,12 +163,12 @@ def read_bmv2_truth() -> tuple[truth.Truth, Passages]:
 
 @pytest.mark.usefixtures("bmv2_fabric")
 def test_on_bmv2_times_are_between_the_captures_around_bmv2() -> None:
-    found, passages = read_bmv2_truth()
-    low, high = passages.times[IN]
+    found, point_times = read_bmv2_truth()
+    low, high = point_times.times[IN]
     assert (low - found.sent_ns).tolist() == [-8000] * 3
     assert (high - found.sent_ns).tolist() == [9000] * 3
-    assert passages.block is not None
-    assert passages.block.tolist() == [0, 1, 1], "the mark decides"
+    assert point_times.block is not None
+    assert point_times.block.tolist() == [0, 1, 1], "the mark decides"
 
 
 def test_on_bmv2_a_packet_that_one_capture_lacks_matches_nothing(
@@ -176,16 +176,16 @@ def test_on_bmv2_a_packet_that_one_capture_lacks_matches_nothing(
 ) -> None:
     before, spine = read_bmv2_truth()[1], Point("s3", ARRIVAL)
     start_ns, end_ns = (int(before.times[point][0][0]) for point in (OUT, spine))
-    seen = Passage(FLOW.port, (OUT,), start_ns, (spine,), end_ns)
+    seen = MeasuredDelay(FLOW.port, (OUT,), start_ns, (spine,), end_ns)
     assert before.match(seen).tolist() == [0]
     del bmv2_fabric["s1-h1-out+"]
     assert not len(read_bmv2_truth()[1].match(seen))
 
 
-def passages(*, low: tuple[int, int] = (100_000, 105_000), wide: int = 0) -> Passages:
+def point_times(*, low: tuple[int, int] = (100_000, 105_000), wide: int = 0) -> PointTimes:
     """Return one packet at two points, and one that reached only the first point."""
     starts, ends = np.array([low[0], low[0]]), np.array([low[1], NEVER])
-    return Passages(
+    return PointTimes(
         np.array([5001, 5001]), {IN: (starts, starts + wide), OUT: (ends, ends + wide)},
         np.array([4, 5]),
     )  # fmt: skip
@@ -204,16 +204,16 @@ def passages(*, low: tuple[int, int] = (100_000, 105_000), wide: int = 0) -> Pas
 def test_a_packet_matches_within_the_bounds_and_the_resolution(
     times: tuple[int, int], wide: int, matched: list[int]
 ) -> None:
-    seen = Passage(5001, (IN,), times[0], (OUT,), times[1])
-    assert passages(wide=wide).match(seen).tolist() == matched
+    seen = MeasuredDelay(5001, (IN,), times[0], (OUT,), times[1])
+    assert point_times(wide=wide).match(seen).tolist() == matched
 
 
 def test_a_mean_matches_the_mean_of_its_block() -> None:
     starts, ends = np.array([0, 10_000, 90_000]), np.array([30_000, 60_000, 91_000])
-    known = Passages(
+    known = PointTimes(
         np.array([1, 2, 2]), {IN: (starts, starts), OUT: (ends, ends)}, np.array([4, 4, 5])
     )
-    seen = Passage(None, (IN,), 5000, (OUT,), 45_000, block=4)
+    seen = MeasuredDelay(None, (IN,), 5000, (OUT,), 45_000, block=4)
     assert known.match(seen).tolist() == [0, 1]
     assert not len(known.match(seen._replace(end_ns=47_000)))
     assert not len(known.match(seen._replace(block=5)))
@@ -238,7 +238,7 @@ def test_probes_are_matched_from_the_record_of_the_sender_to_the_send_call(
     record = SessionRecord(np.array([1000, 8000]), unused, (), 44, True, 0, {})
     net: Any = Net()
     found = truth.read_probes(net, {40_000: record}, stamped=True)
-    seen = Passage(40_000, (PROBE_SENT,), 1000, (PROBE_TAKEN,), 51_500)
+    seen = MeasuredDelay(40_000, (PROBE_SENT,), 1000, (PROBE_TAKEN,), 51_500)
     assert found.match(seen).tolist() == [0]
     assert (found.crossed(seen, "s3"), found.crossed(seen, "s4")) == (True, False)
     assert not len(found.match(seen._replace(end_ns=61_000)))
@@ -255,6 +255,6 @@ def test_pings_are_matched_until_the_reply_is_back(captures: dict[str, Frames]) 
     net: Any = Net()
     record = PingRecord(np.array([1000]), np.zeros(0, ECHO), 84)
     found = truth.read_probes(net, {1: record}, stamped=False)
-    seen = Passage(1, (PROBE_SENT,), 1000, (REPLY_TAKEN,), 70_000)
+    seen = MeasuredDelay(1, (PROBE_SENT,), 1000, (REPLY_TAKEN,), 70_000)
     assert found.crossed(seen, "s4")
     assert not len(found.match(seen._replace(end_ns=80_000)))
