@@ -251,7 +251,7 @@ def checks(found: Found, bmv2: tuple[str, ...]) -> list[Check]:
     at_least = [
         (f"{SATURATED}: times the plain forwarder", beside(SATURATED, FORWARDER), 0.6),
         (f"{MEMORY_CHAIN}: times the same over veth pairs",
-         ratios(own(MEMORY_CHAIN), own(CHAIN)), 1.5),
+         ratios(own(MEMORY_CHAIN), own(CHAIN)), 1.2),
         ("TCP: times no switch", beside("TCP, one stream", NO_SWITCH), 0.5),
         *((f"{measure}: times {peer}", beside(measure, peer), least) for peer in bmv2
           for measure, least in ((CHAIN, 8), ("TCP, one stream", 4))),
