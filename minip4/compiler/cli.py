@@ -12,7 +12,7 @@ from minip4.compiler.front import preprocessed
 from minip4.compiler.p4info.text import check_suffix, write_p4info
 from minip4.compiler.recursion import deep_recursion
 from minip4.compiler.sarif import write_sarif
-from minip4.compiler.warnings import ALL, KINDS, print_warnings
+from minip4.compiler.warnings import ALL, KINDS, enabled_warnings, print_warnings
 from minip4.errors import Minip4Error
 
 _P4C_OPTIONS = {
@@ -44,13 +44,16 @@ def _kind(text: str) -> str:
     return text
 
 
-def compile_with_warnings(args: argparse.Namespace) -> CompiledProgram:
-    """Compile `args.program` with the options, and print enabled warnings to stderr.
+def compile_with_warnings(args: argparse.Namespace, sarif: Path | None = None) -> CompiledProgram:
+    """Compile `args.program` with the options; print enabled warnings, and write them to `sarif`.
 
     Raises Minip4Error with --strict-hardware, if there are warnings of the kind `hardware`.
     """
     compiled = compile_p4(args.program, args.include_dirs, args.defines)
-    print_warnings(compiled.warnings, args.disabled)
+    enabled = enabled_warnings(compiled.warnings, args.disabled)
+    print_warnings(enabled)
+    if sarif is not None:
+        write_sarif(sarif, enabled)
     beyond = sum(warning.kind == "hardware" for warning in compiled.warnings)
     if args.strict_hardware and beyond:
         raise Minip4Error(
@@ -108,9 +111,7 @@ def _compile(args: argparse.Namespace) -> int:
     p4info_files = [Path(name) for name in args.p4runtime_files.split(",") if name]
     for file in p4info_files:
         check_suffix(file)
-    compiled = compile_with_warnings(args)
-    if args.sarif is not None:
-        write_sarif(args.sarif, compiled.warnings)
+    compiled = compile_with_warnings(args, args.sarif)
     output = args.output or args.program.with_suffix(".json")
     if output.is_dir():
         output /= args.program.with_suffix(".json").name

@@ -1,9 +1,11 @@
 """Errors and warnings in SARIF 2.1.0, a JSON format that editors and GitHub display."""
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from minip4.compiler.errors import P4Error
 from minip4.compiler.warnings import P4Warning
@@ -37,7 +39,7 @@ def _result(found: P4Error | P4Warning) -> dict[str, Any]:
         "endColumn": source.end_column,
     }
     text = f"{found.message}; expected: {found.expected}" if found.expected else found.message
-    place = {"artifactLocation": {"uri": source.file.path}, "region": region}
+    place = {"artifactLocation": {"uri": quote(os.fsencode(source.file.path))}, "region": region}
     return {
         "ruleId": "error" if isinstance(found, P4Error) else found.kind,
         "level": "error" if isinstance(found, P4Error) else "warning",

@@ -58,8 +58,12 @@ class Warnings:
         return (self._by_place[place] for place in sorted(self._by_place))
 
 
-def print_warnings(warnings: Iterable[P4Warning], disabled: Collection[str] = ()) -> None:
-    """Print warnings to stderr. Kinds in `disabled` are omitted; ALL stands for all kinds."""
+def enabled_warnings(warnings: Iterable[P4Warning], disabled: Collection[str]) -> list[P4Warning]:
+    """Return the warnings whose kind is not in `disabled`; ALL stands for all kinds."""
+    return [w for w in warnings if ALL not in disabled and w.kind not in disabled]
+
+
+def print_warnings(warnings: Iterable[P4Warning]) -> None:
+    """Print warnings to stderr."""
     for warning in warnings:
-        if ALL not in disabled and warning.kind not in disabled:
-            print(warning, file=sys.stderr)
+        print(warning, file=sys.stderr)

@@ -178,6 +178,20 @@ def test_errors_and_warnings_as_sarif(
     assert line[place["region"]["startColumn"] - 1 :].startswith("VALUE")
 
 
+def test_sarif_omits_disabled_warnings(program: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.sarif"
+    options = ["-DVALUE=8w256", "--Wdisable=overflow", "--sarif", str(log)]
+    assert main(["compile", *options, str(program)]) == 0
+    assert json.loads(log.read_text())["runs"][0]["results"] == []
+
+
+def test_sarif_encodes_file_names(program: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.sarif"
+    spaced = program.rename(tmp_path / "a b%20.p4")
+    assert main(["compile", "-DVALUE=nothing", "--sarif", str(log), str(spaced)]) == 2
+    assert f'"uri": "{tmp_path}/a%20b%2520.p4"' in log.read_text()
+
+
 def test_completion_lists_commands_and_options(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "bash"]) == 0
     ask = """

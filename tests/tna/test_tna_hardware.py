@@ -127,8 +127,10 @@ def test_strict_hardware_refuses_the_program(
 ) -> None:
     path = write(tmp_path, locals=action_of("value = value >> 1; rv = 0;"),
                  ingress="hdr.d.c = act.execute(0);")  # fmt: skip
-    output = tmp_path / "program.json"
-    assert main(["compile", str(path), "-o", str(output), "--strict-hardware"]) != 0
+    output, log = tmp_path / "program.json", tmp_path / "log.sarif"
+    options = ["-o", str(output), "--sarif", str(log)]
+    assert main(["compile", str(path), *options, "--strict-hardware"]) != 0
     assert not output.exists()
+    assert '"ruleId": "hardware"' in log.read_text()
     assert f"{path}: beyond a Tofino's hardware at 1 place(s)" in capsys.readouterr().err
     assert main(["compile", str(path), "-o", str(output)]) == 0
