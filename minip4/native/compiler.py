@@ -40,7 +40,7 @@ def find_compiler() -> Compiler:
 
     CC=ziglang selects the package. Raises ToolchainError if there is no compiler.
     """
-    name = os.environ.get("CC", "cc")
+    name = os.environ.get("CC") or "cc"
     if path := shutil.which(name):
         command: tuple[str, ...] = (path,)
     elif name in ("cc", ZIGLANG) and (zig := find_zig()):

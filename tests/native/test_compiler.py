@@ -69,6 +69,12 @@ def test_ziglang_is_used_where_cc_is_missing(monkeypatch: pytest.MonkeyPatch) ->
     assert find_compiler().command[:2] == (str(find_zig()), "cc")
 
 
+def test_an_empty_cc_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "")
+    monkeypatch.setattr(compiler.shutil, "which", {"cc": "/bin/true"}.get)
+    assert find_compiler().command == ("/bin/true",)
+
+
 def test_without_a_compiler_the_error_names_both_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CC", raising=False)
     monkeypatch.setattr(compiler.shutil, "which", lambda _: None)
