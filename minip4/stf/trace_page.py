@@ -41,12 +41,13 @@ class TracedScript(NamedTuple):
 def source_files(document: Any) -> dict[str, str]:
     """Return the source files that BMv2 JSON names: their text, by file name.
 
-    Files that cannot be read are left out.
+    Files that cannot be read are left out. So are devices and pipes, which may have no end.
     """
     found = {}
     for path in sorted(set(_filenames(document))):
         try:
-            found[Path(path).name] = Path(path).read_text(errors="replace")
+            if Path(path).is_file():
+                found[Path(path).name] = Path(path).read_text(errors="replace")
         except OSError:
             continue
     return found

@@ -8,6 +8,7 @@ from small_programs import DEFAULTS, TEMPLATE, engine
 
 from minip4.cli import main
 from minip4.stf.script import StfError, run_stf
+from minip4.stf.trace_page import source_files
 
 PROGRAM = {
     "ingress_locals": """
@@ -205,6 +206,11 @@ def test_the_trace_page_links_to_the_source(tmp_path: Path) -> None:
     assert "port 0: expected 22, got 11000000" in text
     assert "<summary>packet 1: in at port 1" in text
     assert main(["test", "--trace-html", str(tmp_path), str(program), str(script)]) == 2
+
+
+@pytest.mark.parametrize("name", ["/dev/null", "a\0b"])
+def test_the_trace_page_reads_files_only(name: str) -> None:
+    assert source_files({"source_info": {"filename": name}}) == {}
 
 
 def line_of(program: Path, code: str) -> int:
