@@ -130,7 +130,7 @@ INK = """(id => {
 
 def test_a_replay_begins_where_the_queue_is_longest(page: Page, path: Path) -> None:
     page.open(path, width=1280)
-    assert page.value(NOW) == "At 0.2 ms the longest queue is that from s2 to h2: 2 (2 red)"
+    assert page.value(NOW) == "At 0.2 ms longest queue: s2 to h2: 2 (2 red)"
     assert page.value("JSON.stringify(queues.map(queue => [queue.from, queue.most]))") == (
         '[["s1",1],["s2",2]]'
     )
@@ -141,10 +141,10 @@ def test_a_replay_goes_by_the_keyboard(page: Page, path: Path, width: int) -> No
     page.open(path, width=width)
     page.value(f"{TIME}.focus()")
     page.press("Home", 36)
-    assert page.value(NOW) == "At -0.1 ms no packet waits"
+    assert page.value(NOW) == "At -0.1 ms all queues empty"
     page.press("ArrowRight", 39)
     assert page.value("now") == 100
-    assert page.value(NOW) == "At 0.1 ms the longest queue is that from s1 to s2: 1 (1 red)"
+    assert page.value(NOW) == "At 0.1 ms longest queue: s1 to s2: 1 (1 red)"
     assert page.value(f"{TIME}.getAttribute('aria-valuetext')") == "0.1 ms"
 
 
