@@ -106,6 +106,7 @@ static void send_to_memory(struct nic *nic)
             memory_link_wake(nic->memory);
             if (!try_again(nic, &tries))
                 break;
+            now_ns = clock_ns(CLOCK_REALTIME);
         }
         if (!sent) {
             count_error(nic, EAGAIN, 1);
