@@ -42,7 +42,7 @@ def _page(results: Path) -> str:
     verdict = _verdict(found, unreadable)
     rows = [html[result][0] for result in found]
     player = _replay(results)
-    script = (PARTS / "replay.js").read_text()
+    script = "".join((PARTS / name).read_text() for name in ("canvas.js", "replay.js"))
     script_hash = b64encode(sha256(script.encode()).digest()).decode()
     return (PARTS / "page.html").read_text().format(
         verdict=text(verdict),

@@ -26,7 +26,7 @@ from telemark.watch.measurement import measure
 from telemark.watch.publisher import UPDATE_S
 
 PAGE = Path(__file__).parent / "page"
-STYLE = Path(__file__).parents[1] / "results" / "page" / "page.css"  # that of index.html
+SHARED = Path(__file__).parents[1] / "results" / "page"  # parts that index.html has, too
 ALIVE_S = 15.0  # interval of comments, which reveal that a browser has closed the connection
 REQUEST_S = 10.0  # maximum time to receive a request or to send a part of a response
 END_S = 1.0  # maximum time to send the last event
@@ -178,8 +178,8 @@ class Handler(BaseHTTPRequestHandler):
 
 def render(about: Mapping[str, Any]) -> tuple[str, str]:
     """Return the page and its content security policy."""
-    script = (PAGE / "watch.js").read_text()
-    style = STYLE.read_text() + (PAGE / "watch.css").read_text()
+    script = (SHARED / "canvas.js").read_text() + (PAGE / "watch.js").read_text()
+    style = (SHARED / "page.css").read_text() + (PAGE / "watch.css").read_text()
     page = (PAGE / "watch.html").read_text().format(
         name=text(about["name"]),
         time="virtual time" if about["is_virtual"] else "real time",

@@ -4,7 +4,6 @@ const MIN_ON_LINK_S = 0.25; // a dot is visible on a link for at least this time
 const data = JSON.parse(document.getElementById("replay-data").textContent);
 const [scene, chart, play, slider, speed, output] =
   ["scene", "chart", "play", "time", "speed", "now"].map(id => document.getElementById(`replay-${id}`));
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
 
 // Times of the packets of a flow, one row per packet. A row contains the time of sending at the
 // sender, the times of reception and of sending at each switch, and the time of reception at the
@@ -50,18 +49,6 @@ const most = Math.max(1, ...queues.map(queue => queue.most));
 const longest = queues.find(queue => queue.most === most);
 let now = longest ? longest.steps.find(step => step[1] === most)[0] : 0;
 let isPlaying = false, isFresh = true, lastFrame = 0;
-
-// Clears a canvas and sets its height; coordinates are CSS pixels.
-function clean(canvas, height) {
-  const width = canvas.clientWidth, ratio = window.devicePixelRatio;
-  [canvas.width, canvas.height] = [width * ratio, height * ratio];
-  canvas.style.height = `${height}px`;
-  const pen = canvas.getContext("2d");
-  pen.scale(ratio, ratio);
-  pen.font = "12px system-ui, sans-serif";
-  [pen.textAlign, pen.textBaseline, pen.strokeStyle] = ["center", "middle", colour("line")];
-  return [pen, width];
-}
 
 function waitingAt(queue) {
   return flows.map(({path, times}) => {

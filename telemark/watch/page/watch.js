@@ -2,7 +2,6 @@
 "use strict";
 const HISTORY = 300, MARGIN = 28, DROPS = ["ingress", "egress", "queue", "no_port", "memory"];
 const $ = id => document.getElementById(id);
-const colour = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
 let network = null, places = [], last = null, now = null, history = [];
 let rows = [], switchRows = new Map(), selected = 0, isPaused = false, note = "";
 
@@ -78,17 +77,6 @@ function setText(cell, value) {
 }
 
 // --- drawing; coordinates are CSS pixels ---
-
-function clean(canvas, height) {
-  const width = canvas.clientWidth, ratio = window.devicePixelRatio;
-  [canvas.width, canvas.height] = [width * ratio, height * ratio];
-  canvas.style.height = `${height}px`;
-  const pen = canvas.getContext("2d");
-  pen.scale(ratio, ratio);
-  pen.font = "12px system-ui, sans-serif";
-  [pen.textAlign, pen.textBaseline, pen.strokeStyle] = ["center", "middle", colour("line")];
-  return [pen, width];
-}
 
 function drawDirection(pen, direction, index, at, rate, fastest) {
   const [x0, y0] = at(direction.from), [x1, y1] = at(direction.to);
