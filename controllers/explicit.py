@@ -138,7 +138,7 @@ class LossCounts:
 
 @dataclass(frozen=True)
 class TripCounts:
-    """Complete pairs of trains of packets with the round-trip loss bit, and their packets."""
+    """Complete pairs of trains (packets with the round-trip loss bit): their number and packets."""
 
     pairs: int
     generated: int  # packets in the first trains

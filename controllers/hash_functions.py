@@ -19,7 +19,7 @@ class HashFunctions:
         self._parameters = [(rng.getrandbits(64), rng.getrandbits(64)) for _ in range(count)]
 
     def entries(self, instances: Sequence[str]) -> list[fy.P4TableEntry]:
-        """Return the entries that set the functions.
+        """Return the table entries that set the parameters of the functions.
 
         `instances` are the names of the instances of HashFunction in the P4 program, in the order
         of the functions, for example `row_0.hash_function`.
@@ -47,6 +47,6 @@ class HashFunctions:
 def flow_hash(
     src_addr: str, dst_addr: str, protocol: int, src_port: int, dst_port: int
 ) -> int:  # fmt: skip
-    """Return the key of a flow that FlowHash computes."""
+    """Return the 32-bit key that FlowHash (hash_function.p4) computes for a flow."""
     addresses = (int(IPv4Address(address)) for address in (src_addr, dst_addr))
     return zlib.crc32(struct.pack("!IIBHH", *addresses, protocol, src_port, dst_port))

@@ -1,9 +1,9 @@
-"""Build backend of both distributions: setuptools, and three differences.
+"""Build backend of both distributions: setuptools with three changes.
 
-- An editable install of Telemark includes minip4: the wheel of Telemark depends on the distribution
-  minip4, but in a checkout, both are in one folder. setup.py reads `is_editable`.
-- A wheel has no files of an earlier build.
-- The checkout may belong to another user.
+- An editable install of Telemark contains minip4, because in a checkout, both are in one folder. A
+  wheel of Telemark requires the distribution minip4 instead. setup.py reads `is_editable`.
+- A wheel contains no files of earlier builds.
+- The build works in a checkout that belongs to another user.
 """
 
 import os

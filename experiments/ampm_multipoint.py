@@ -101,7 +101,7 @@ RESOLUTION_US = 1.0
 # Packets of all flows in the complete blocks. One of 64 is a delay sample, and 1 % or more are lost
 # in one of the clusters, so the checks of delays have values with a probability above 0.999.
 MIN_PACKETS = 640
-MAX_TOTAL_LOSS = 1e-9  # a flow that loses all packets with a higher probability may do so
+MAX_TOTAL_LOSS = 1e-9  # a flow may lose all packets if this is more probable
 LINES: tuple[Any, ...] = ("-", "--")  # line style of each fabric
 UNREAD = "unread blocks (per switch)"  # check that can fail on a loaded machine
 
@@ -205,8 +205,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
     machine = await machine_for(Workload(topo, watching, sent), NOISE_US, options, run)
     bounds = machine.bounds(HOPS * LINK_US)
     min_us = MIN_BLOCK_US if is_virtual else REAL_BLOCK_US[options.quick]
-    # The controller reads a block between two guard times (A + D). Blocks that suit twice the delay
-    # leave it at least the time D, which is long on bmv2, for many readout packets.
+    # The controller reads a block between two guard times (A + D). Blocks made for twice the delay
+    # leave at least the time D for the many readout packets, and D is long on bmv2.
     readable = replace(bounds, delay_us=2 * bounds.delay_us)
     options.block_us = options.block_us or max(
         min_us, shortest_schedule([METHODS], readable).block_us
@@ -546,8 +546,9 @@ def caption(found: Sequence[Measurement], options: argparse.Namespace) -> str:
     return (
         f"Multipoint alternate marking, {plots.count(options.seeds, 'run')} in {options.time} "
         "time. (a) Counters, and register cells for delays, that the controller reads per block. "
-        "Clusters need as many for all flows as for one. (b) Lost packets of all runs in each "
-        f"cluster of links between switches, {fabric} with {options.flows[-1]} flows; the link "
+        "With clusters, these numbers do not depend on the number of flows. (b) Lost packets of "
+        "all runs in each cluster of links between switches, "
+        f"{fabric} with {options.flows[-1]} flows; the link "
         f"{a}-{b} loses {100 * options.loss:g} % of the packets, all other links "
         f"{100 * LOSS:g} %. {sum(m.known for m in found):,} loss values were measured, "
         f"one per cluster and block; {sum(m.wrong for m in found):,} of them were wrong."

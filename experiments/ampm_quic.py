@@ -74,14 +74,15 @@ PLACES = {  # links with loss, in the order of SEGMENTS
 }
 HELD = 0.01  # fraction of packets that others overtake
 OVERTAKING = "Packets that overtake\neach late packet"  # axis label
-# Numbers m of packets that overtake each late packet. Up to 3 X, one block cuts the next only once.
+# Numbers m of packets that overtake each late packet. If m is at most 3 X, a block cuts the next
+# one only once.
 SWEPT_PACKETS = (2, 4, THRESHOLD, 10, 12, 16, 3 * THRESHOLD)
 SWEPT_PAUSES_MS = (3.0, 10.0, 30.0, 100.0, 300.0)
 SHORT_PACKETS, SHORT_PAUSES_MS = (3 * THRESHOLD,), (100.0,)  # in real time, and with --quick
 PAUSED_FACTOR = 3  # runs with pauses last longer than the others by this factor
 RESOLUTION_US = 1
-# In real time, another run with the same seed loses other packets. So a right run that fails by
-# chance must be rare.
+# In real time, another run with the same seed loses other packets. So the checks may fail by chance
+# only rarely.
 REAL_LEVEL = 1e-6
 MISS = 1e-4  # maximum probability that no late packet of a stream causes a wrong spin edge
 MAX_WAIT_US = 2 * MAX_REFLECTION_NS / 1000  # both hosts may hold a delay sample
@@ -517,7 +518,7 @@ def draw_reordering(axes: Axes, results: Sequence[StreamResult]) -> None:
 
 
 def draw_idle_times(axes: Axes, results: Sequence[StreamResult]) -> None:
-    """Draw the mean RTT that the spin bit must show with pauses: with the idle time of hosts."""
+    """Draw the mean RTT that the spin bit must show with pauses: path RTT plus idle times."""
     idle_ms: dict[float, list[float]] = {}
     for r in results:
         is_shown = r.scheme == Scheme.SDT and r.direction == Direction.TO_SERVER

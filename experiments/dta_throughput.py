@@ -2,18 +2,18 @@
 
 A translator processes the same number of reports as Key-Write and Key-Increment with 1 to 8 copies,
 as Append in batches of 1 to 16, and as Postcarding of paths with five hops. The responder of the
-collector executes one memory operation per request. The cost of a report is N operations with N
-copies, 1/B operations in batches of B, and 1/5 operations for paths of five hops, exactly. In real
-time, CPU collectors receive the same reports from the same sender, one collector after the other.
-One collector inserts the reports into a hash table. Another one appends the reports to a log with
-an index. Both collectors read from a UDP socket or from the ring of a packet socket. The CPU time
-per report of these collectors is compared with that of the software responder of Telemark. The
-responder replaces a NIC, which needs no CPU for this work. Kernel time is included on both sides.
-Ratios are computed within a round, and the median over rounds is checked.
+collector executes one memory operation per request. The expected costs are exact: N operations for
+a report with N copies, 1/B for a report in a batch of B, and 1/5 for a report about one of five
+hops. In real time, CPU collectors receive the same reports from the same sender, one collector
+after the other. One collector inserts the reports into a hash table. Another one appends the
+reports to a log with an index. Both collectors read from a UDP socket or from the ring of a packet
+socket. The CPU time per report of these collectors is compared with that of the software responder
+of Telemark. The responder replaces a NIC, which needs no CPU for this work. Kernel time is included
+on both sides. Ratios are computed within a round, and the median over rounds is checked.
 
-Claim: A report takes exactly N memory operations with N copies, 1/B in batches of B, and 1/5 in
-paths of five hops. Even if software does the work of the NIC, a report takes less CPU time than a
-hash table insert.
+Claim: A report with N copies takes exactly N memory operations. In batches of B reports, a report
+takes 1/B operations, and in paths of five hops 1/5. Even if software does the work of the NIC, a
+report takes less CPU time than a hash table insert.
 
 Published: nothing
 """

@@ -171,7 +171,7 @@ def frequent(stream: Stream, seed: int) -> list[Found]:
 def summarise(
     kept: Sequence[tuple[Flows, int]], listed: int, windows: int, true: dict[bytes, int]
 ) -> Found:
-    """Run FREQUENT on basic windows, each merged from kernel windows. Return its last result."""
+    """Run FREQUENT on basic windows, which merge windows of the kernel. Return its last result."""
     algorithm = Frequent(listed, windows)
     each = max(BASIC_WINDOWS) // windows
     for first in range(0, len(kept), each):

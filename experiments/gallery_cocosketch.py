@@ -10,14 +10,16 @@ Paper: Zhang, Liu, Wang, Yang, Li, Miao, Liu, Zhang and Jiang: CocoSketch: High-
 Sketch-based Measurement over Arbitrary Partial Key Query. SIGCOMM 2021.
 
 Claim: Each bucket equals a model that uses the same random numbers, for basic and for
-hardware-friendly CocoSketch. A bucket of the latter keeps a flow with a probability that equals the
-flow's share of the bucket, so the estimates of all partial keys are unbiased.
+hardware-friendly CocoSketch. A bucket of the hardware-friendly version stores a flow with a
+probability that equals the flow's share of the packets in the bucket. So the estimates of all
+partial keys are unbiased.
 
 Published: For six keys, CocoSketch is 10.4 times as accurate as single-key sketches.
 
 Differences: The paper used CAIDA traces. This trace has Zipf sizes with exponent 1.1, and flows
-share addresses. Memory and threshold are those of the authors' program: 500 KB, 0.01 % of the
-packets. The Count-Min sketch and the Count sketch have no heap, but know all keys.
+share addresses. The memory (500 KB) and the threshold of heavy hitters (0.01 % of the packets) are
+those of the authors' program. The Count-Min sketch and the Count sketch have no heap of heavy
+hitters, but are queried for all keys.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -50,7 +52,7 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep_seeds
 
 PROGRAM = "p4src/gallery/cocosketch.p4"
-VARIANTS = {"basic": 2, "hardware-friendly": 1}  # arrays
+VARIANTS = {"basic": 2, "hardware-friendly": 1}  # number of arrays
 BUCKET_BYTES = 17
 # memory, packets and flows: full, and for real time or --quick
 MEMORY_KB, PACKETS, FLOWS = 500, 1_000_000, 400_000
@@ -86,8 +88,8 @@ class Result:
     samples: list[Sample]
     different: int  # buckets that differ from the model
     lost: int  # packets that the switch did not forward
-    deviation: float  # standard errors: buckets that have their largest flow
-    random_deviation: float  # standard errors: mean of the random numbers of the switch
+    deviation: float  # of the number of buckets that store their largest flow, in standard errors
+    random_deviation: float  # of the mean of the switch's random numbers
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +162,7 @@ async def measure(variant: str, options: argparse.Namespace, run: Run) -> Result
 
 
 def draw(found: Sequence[Sample]) -> Figure:
-    """Draw how much smaller the errors are than those of single-key sketches, and all errors."""
+    """Draw all errors, and the errors of single-key sketches divided by those of CocoSketch."""
     figure, (left, right) = plots.figure(2)
     numbers = range(1, len(PARTIAL_KEYS) + 1)
 

@@ -1,8 +1,8 @@
-"""ConQuest: which flows fill the queue, by snapshots of the packets that left it?
+"""ConQuest: do snapshots of departed packets show which flows fill the queue?
 
-Background flows use 90 % of a link. Bursts of three flows, of 1 ms each, fill its queue. The switch
-marks (ECN) the packets that wait long and whose flow has many bytes in the queue. Captures show
-which packets were in the queue.
+Background flows use 90 % of a link. Three other flows send bursts of 1 ms, which fill the queue of
+the link. The switch sets an ECN mark in packets that wait long, if their flow has many bytes in the
+queue. Captures show which packets were in the queue.
 
 Paper: Chen, Landau Feibish, Koral, Rexford, Rottenstreich, Monetti and Wang: Fine-Grained Queue
 Measurement in the Data Plane. CoNEXT 2019.
@@ -52,8 +52,8 @@ DURATION_US, SMALL_DURATION_US = 20_000, 8_000
 SLOWER_SHIFT = 10  # in real time, all times are 2^10 times as long
 LEAD_NS, SETTLE_NS = 100_000_000, 500_000_000
 SEEDS = 5
-REASON = ("it depends on the length of a window, which the abstract does not give: in our model, "
-          "it is 98 % with 256 us, 92 % with 1 ms, and 87 % with 2 ms")  # fmt: skip
+REASON = ("the precision depends on the length of a window, which the abstract does not give: in "
+          "our model, it is 98 % with 256 us, 92 % with 1 ms, and 87 % with 2 ms")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Sample:
     seed: int
     precision: float  # fraction of the marked packets whose flow contributes to the queue
     recall: float  # fraction of the packets of such flows that are marked
-    heavy: int  # packets of such flows
+    heavy: int  # packets of flows that contribute to the queue
     wrong_cells: int
     wrong_marks: int
     lost: int

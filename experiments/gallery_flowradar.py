@@ -1,4 +1,4 @@
-"""FlowRadar: how many flows does a switch store in small tables, so that a collector decodes them?
+"""FlowRadar: how many flows can a collector decode from small tables of a switch?
 
 A trace passes two switches. Each switch encodes the flows, with their packet counts, in tables of
 constant size. A link between the switches loses some packets. The collector reads the tables. It
@@ -7,7 +7,7 @@ the counts are compared with captures.
 
 Paper: Li, Miao, Kim and Yu: FlowRadar: A Better NetFlow for Data Centers. NSDI 2016.
 
-Claim: Each cell and each filter bit equals a model. No flow is decoded that did not pass. If
+Claim: Each cell and each filter bit equals a model. All decoded flows have passed the switch. If
 SingleDecode finds all flows, all counts are exact.
 
 Published: With four hash functions, 100,000 flows need 2.88 MB; NetFlow with perfect hashing needs
@@ -16,11 +16,12 @@ counts (5.1, Figure 5). With three hash functions, SingleDecode needs 1.24 cells
 neighbours need only 8,000 cells each for 10,000 flows, if counts are not decoded (4.3).
 
 Differences: The paper simulated a fat tree with 80 switches, where each flow passes several
-switches. It does not say that 8,000 cells are for three hash functions, but four need over 9,000.
-The memory for 100,000 flows is computed: the smallest table that the model decodes, and the filter
-of the equation in 4.3. The paper has the memory for 99 % of the runs; ours is a mean, and 99 % need
-0.2 % more. In the runs, the filter is made for 30 % more flows: with that of the paper, in one of
-10 runs of NetDecode, a false positive spoils the counts. In real time and with --quick, the tables
+switches. It does not give the number of hash functions for 8,000 cells. This run has three, because
+four need over 9,000 cells. The memory for 100,000 flows is computed from the smallest table that
+the model decodes, and from the filter of the equation in 4.3. The paper gives the memory with which
+99 % of the runs succeed. Our number is a mean; for 99 % of the runs, 0.2 % more is needed. In the
+runs, the filter is made for 30 % more flows than the table. With the paper's filter, a false
+positive spoils the counts in one of 10 runs of NetDecode. In real time and with --quick, the tables
 are for 500 flows, and only NetDecode is compared.
 """
 
@@ -49,7 +50,7 @@ from topologies.basic import Line
 
 PROGRAM = "p4src/gallery/flowradar.p4"
 PATH = (("s1", "h1", "s2"), ("s2", "s1", "h2"))  # switch, node before, node after
-LOSS = 0.01  # of the link between the switches
+LOSS = 0.01  # loss ratio of the link between the switches
 FILTER_LOAD = 1.3  # flows for which the filter is made / flows for which the table is made
 # Flows for which the tables are made: full, and for real time or --quick. Cells per flow by the
 # number of hash functions: for four, SingleDecode finds all flows in 99 % of the runs.
@@ -66,7 +67,7 @@ LABELS = {"single": "SingleDecode", "both": "FlowDecode", "counted": "NetDecode"
 
 @dataclass(frozen=True)
 class Sample:
-    """Result of one run; fractions are of the flows, means of both switches."""
+    """Result of one run. Fractions of flows are means over both switches."""
 
     hash_functions: int
     load: float  # flows / flows for which the tables are made
@@ -131,7 +132,7 @@ async def measure(
     is_small = options.quick or options.time == "real"
     made_for = SMALL_FLOWS if is_small else FLOWS
     per_flow = (SMALL_CELLS_PER_FLOW if is_small else CELLS_PER_FLOW)[hash_functions]
-    cells = int(made_for * per_flow) // hash_functions  # of a section
+    cells = int(made_for * per_flow) // hash_functions  # in a section of the table
     bits = flowradar.filter_bits(round(FILTER_LOAD * made_for), flowradar.FALSE_POSITIVE)
     words = bits // (64 * FILTER_SECTIONS) // 4 * 4 + 4  # in a section of the filter
     stream = flowradar.trace(round(load * made_for), np.random.default_rng([run.seed, 0]))

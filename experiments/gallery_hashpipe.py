@@ -13,9 +13,9 @@ Published: With less than 80 KB, HashPipe finds 95 % of the 300 heaviest flows o
 400,000 flows (abstract).
 
 Differences: The paper used packets of an ISP backbone; the sizes of the flows are not published.
-This trace has a million packets, whose flows have Zipf sizes with exponent 1.1. There are 400,000
-flows, but only 110,000 of them have packets. A slot has 17 bytes, as in the paper: five fields and
-a count.
+This trace has a million packets, whose flows have Zipf sizes with exponent 1.1. The packets are
+drawn from 400,000 flows, of which only 110,000 occur. A slot has 17 bytes, as in the paper: five
+fields and a count.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

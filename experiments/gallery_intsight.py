@@ -3,8 +3,9 @@
 Packets collect the epoch, the delay and the contention points of their path in a header of 33
 bytes. The last switch of a flow reports the epochs in which there was contention, or in which the
 flow was suspiciously large or missed its objective. In the first scenario, a chain of five
-switches, a burst delays the red flow. In the second one, a ring of seven switches, growing flows
-take bandwidth from the red flow. In both scenarios, the queue of node N3 is the cause.
+switches, a burst delays a flow that the paper's figures show in red. In the second one, a ring of
+seven switches, growing flows take bandwidth from the red flow. In both scenarios, the queue of node
+N3 is the cause.
 
 Paper: Marques, Levchenko and Gaspary: IntSight: Diagnosing SLO Violations with In-Band Network
 Telemetry. CoNEXT 2020. The numbers are from the data of its artifact (jonadmark/intsight-bmv2).
@@ -12,20 +13,20 @@ Telemetry. CoNEXT 2020. The numbers are from the data of its artifact (jonadmark
 Claim: All headers at the last switches and all reports equal a model that is computed from
 captures. The reports name N3, and no other contention point.
 
-Published: In figure 5(b), four flows have contention at N3 in two epochs, the orange flow is
+Published: In figure 5(b), four flows have contention at N3 in two epochs. The orange flow is
 suspicious at its three nodes in two epochs, and 58 packets of the red flow are late. In figure
-6(b), the red flow loses packets for 155 epochs, and from second 28 to 32 it gets 24.6 Mbit/s and
-loses 17.7 %. In the data of figure 6, contention lasts 210 epochs, and the red flow is below 25
-Mbit/s in 59 epochs with loss.
+6(b), the red flow loses packets in 155 epochs. From second 28 to 32, it gets 24.6 Mbit/s and loses
+17.7 % of its packets. In the data of figure 6, contention lasts 210 epochs, and the red flow is
+below 25 Mbit/s in 59 epochs with loss.
 
-Differences: Only the congested link has a rate. If the link before it also has one, it spaces the
-packets of the red flow, which then loses only 15 %; the token buckets of Mininet do not. The burst
-has 831 packets, as in the artifact's reports, and not 900, as planned. Its phase in the epochs is
-the published one. Seconds 22 to 42 of figure 6 are simulated. The header follows Ethernet. The
-artifact reports all epochs. Ranges for figure 6(b) are the accuracy of its axes, and the range of
-59 is two standard deviations of a count. In real time, numbers are not checked, because they
-depend on the load. On bmv2, rates are a tenth, only figure 5 is measured, and times are not
-compared.
+Differences: Only the congested link has a rate. If the link in front of it also had a rate, this
+link would space the packets of the red flow, and the flow would lose only 15 %. The token buckets
+of Mininet do not space packets. The burst has 831 packets, as in the artifact's reports, and not
+900, as planned. It starts at the published time within an epoch. Seconds 22 to 42 of figure 6 are
+simulated. The telemetry header follows Ethernet. The switches of the artifact report all epochs.
+The accepted ranges for figure 6(b) are the accuracy of its axes. The range for the 59 epochs is two
+standard deviations of a count. In real time, numbers are not checked, because they depend on the
+load. On bmv2, all rates are divided by ten, only figure 5 is measured, and times are not compared.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -51,8 +52,8 @@ PROGRAM = "p4src/gallery/intsight.p4"
 SEEDS = 5
 WINDOW_S = (28, 32)  # of the means of figure 6(b)
 UNCOUNTED = 128  # packets in the output buffer of a port of bmv2
-REASON = (f"bmv2's queues lack the packets in its output buffer ({UNCOUNTED}) and in the socket. "
-          f"Without {UNCOUNTED} packets of each queue, our model gives {{:.0f}}")  # fmt: skip
+REASON = (f"bmv2 does not count packets in its output buffer ({UNCOUNTED}) and in the socket as "
+          f"queued. With queues {UNCOUNTED} packets shorter, our model gives {{:.0f}}")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Sample:
     wrong_reports: int
     unaccounted: int  # frames
     reports: int
-    matching: int  # flows with the published points
+    matching: int  # flows with the published contention and suspicion points
     contention: float  # epochs, mean of the flows with contention
     partial_contention: float  # the same, if the switches do not see UNCOUNTED packets
     suspicion: int  # epochs
@@ -79,7 +80,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Measured:
-    """A run's numbers, and what the figure shows."""
+    """Numbers of a run, and the data of the figure."""
 
     sample: Sample
     start_s: float

@@ -9,22 +9,23 @@ pods and Zipf flows between all hosts.
 Paper: Zhao, Yang, Liu, Yang, Chen, Liu, Zheng, Wang, Wu, Wang and Zhang: LightGuardian: A
 Full-Visibility, Lightweight, In-band Telemetry System Using Sketchlets. NSDI 2021.
 
-Claim: All packets that leave a switch have the sketchlet of a model of SuMax and of the selection
-of columns. No flow is underestimated at any switch.
+Claim: Each packet that leaves a switch has the sketchlet that a model predicts. The model covers
+SuMax and the selection of columns. No flow is underestimated at any switch.
 
 Published: The abstract says that all flows are known at each switch within 1.0 to 1.5 s, and that
 this uses 0.07 % of the capacity of the network. The load of this run is chosen so that sketchlets
-use 0.07 %; so only the time is reproduced.
+use 0.07 %; so only the time is compared.
 
 Differences: The testbed had 10 Tofino switches and 8 hosts in a fat-tree, with 40 Gbit/s. This run
 has the same numbers of switches and hosts, and links of 100 Mbit/s. The number of columns (64) and
 the selection (k = 3, two of ten packets) are those of the artifact's program for Mininet. The
-testbed had 65,536 columns; relative to the rate of links, this is 164, so the run is repeated with
-164. The program for Mininet has 192 sketchlets (three rows of 64); here, a sketchlet has all rows,
-so there are 64. Draws are hashes of packets, so a model can repeat them. Cells of an old window
-count as zero, instead of a reset by the controller. In real time, packets cross the network
-sequentially, because the order of packets at a switch must be known. This load is too low for the
-published numbers. On bmv2, latencies are not compared.
+testbed had 65,536 columns. In proportion to the rates of the links, this corresponds to 164
+columns, so the run is repeated with 164. The program for Mininet has 192 sketchlets (three rows of
+64). Here, a sketchlet has all rows of a column, so there are 64. Random draws are hashes of
+packets, so that a model can repeat them. The controller does not reset cells: cells of an old
+window count as zero. In real time, packets cross the network sequentially, because the order of
+packets at a switch must be known. The load is then too low for the published numbers. On bmv2,
+latencies are not compared.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -52,11 +53,11 @@ PUBLISHED_S = (1.0, 1.5)
 
 @dataclass(frozen=True)
 class Measured:
-    """Samples of a run, and what the figure shows."""
+    """Samples of a run, and the data of the figure."""
 
     samples: list[Sample]
     overhead: float  # percent of the capacity of all links
-    # by tier: first arrivals of columns at hosts, from the start of the window; or infinity
+    # by tier: time from the start of the window to a column's first arrival at a host, or infinity
     arrivals_s: dict[str, NDArray[np.float64]]
     errors: NDArray[np.float64]  # of flow sizes: SuMax, count-min
 
@@ -105,8 +106,9 @@ def reproductions(
         slowest = max(first, key=lambda each: each.seconds)
         need, rate = (float(np.median([getattr(each, name) for each in first]))
                       for name in ("sketchlets", "sketchlets_per_s"))  # fmt: skip
-        slow = (f"a switch needs {need:.0f} sketchlets; the median switch fills {rate:.0f} "
-                f"packets/s, s{slowest.switch} only {slowest.sketchlets_per_s:.0f}")  # fmt: skip
+        slow = (f"hosts need {need:.0f} sketchlets of a switch; the median switch sends "
+                f"{rate:.0f} per second, s{slowest.switch} only "
+                f"{slowest.sketchlets_per_s:.0f}")  # fmt: skip
         claim = f"s until flows are known, {first[0].columns} columns, "
         reason = "" if first[0].columns == FULL.columns else slow
         for name, key, why in (("median", np.median, reason), ("slowest", np.max, slow)):
@@ -136,7 +138,7 @@ async def measure(scale: Scale, options: argparse.Namespace, run: Run) -> Measur
 
 
 def draw(found: Sequence[Measured]) -> Figure:
-    """Draw how columns arrive, and errors of flow sizes."""
+    """Draw the arrivals of columns over time, and the errors of flow sizes."""
     figure, (left, right) = plots.figure(2)
     left.axvspan(*PUBLISHED_S, color="0.9", label="published")
     for measured, style in zip(found, ("-", ":"), strict=False):

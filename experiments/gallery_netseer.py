@@ -1,26 +1,27 @@
 """NetSeer: does it report every flow event, and how much traffic do the reports cause?
 
-Flows with sizes of a web search workload pass two switches that run NetSeer. One flow in 50 has
-no route. The first link loses one packet in 1000, and its queue is sometimes full. Half-way, the
-controller moves half of the flows to a second link. Each switch reports drops, losses, congestion
-and path changes to a collector. Captures show the events that took place.
+Flows with sizes of a web search workload pass two switches that run NetSeer. One flow in 50 has no
+route. The first link loses one packet in 1000, and its queue is sometimes full. In the middle of
+the run, the controller moves half of the flows to a second link. Each switch reports drops, losses,
+congestion and path changes to a collector. Captures show the events that took place.
 
 Paper: Zhou, Sun, Liu, Miao, Bai, Li, Zheng, Zhu, Shen, Xi, Zhang, Cai, Zhang and Xu: Flow Event
 Telemetry on Programmable Data Plane. SIGCOMM 2020.
 
 Claim: The reports equal a model of event detection and group caching, which gets the captures as
-its input. With a sufficient ring, the flow of each lost packet is found.
+its input. If the ring is large enough, the flow of each lost packet is found.
 
 Published: NetSeer aims to discover and record all performance-critical events of the data plane.
-Its monitoring traffic is only 0.01 % (abstract). This number follows from the rates of events,
-which are not in the abstract; so only the coverage is compared.
+Its monitoring traffic is only 0.01 % of all traffic (abstract). This number follows from the rates
+of events, which are not in the abstract; so only the coverage is compared.
 
 Differences: The rates of events above are ours; with them, the traffic of events is about 0.01 %. A
-P4 program of v1model cannot read packets that a full queue drops, so packets are numbered in front
-of the queue, and the next switch notices such drops as losses. There are no pause frames. Notices
-are not lost. Each report is a packet; the traffic is that of its events, 24 bytes each, because the
-paper's switches send many events in one packet. On bmv2, the links are outside of the switch, so
-there is no congestion, and the trace is short, so one packet in 100 is lost.
+P4 program of v1model cannot read packets that a full queue drops. So packets are numbered in front
+of the queue, and the next switch notices these drops as losses. There are no pause frames. Notices
+to the previous switch are never lost. Each report is a packet of its own, but only its events count
+as monitoring traffic, with 24 bytes each, because the paper's switches send many events in one
+packet. On bmv2, the links are outside of the switch, so there is no congestion, and the trace is
+short, so one packet in 100 is lost.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -45,7 +46,7 @@ from telemark.sweep.runs import sweep_seeds
 
 PROGRAM = "p4src/gallery/netseer.p4"
 SLOTS, PATHS, EVERY = 1024, 1 << 16, 100
-FEW_RING, FEW_SLOTS = 16, 16  # a run in which packets and flows share places
+FEW_RING, FEW_SLOTS = 16, 16  # a run in which packets and flows overwrite each other
 RINGS, FULL_RING = (4, 16, 64, 1024), 1024
 PACKETS, SMALL_PACKETS, BMV2_PACKETS = 100_000, 20_000, 2_000
 LAST_PACKETS, LAST_GAP_NS = 20, 10_000_000  # at the end, so that the switches notice each loss

@@ -1,25 +1,27 @@
 """PINT: what does a receiver learn about paths and latencies from 16 telemetry bits per packet?
 
 A flow passes a line of switches. Each switch may change a digest of at most 16 bits in a header of
-the packets. The receiver infers the path from the digests, again and again from new packets. In a
-second network with queues, eight bits are for the path, and eight bits for the latency of a hop.
+the packets. The receiver infers the path from the digests, and then again from new packets, many
+times. In a second network with queues, eight bits are for the path, and eight bits for the latency
+of a hop.
 
 Paper: Ben Basat, Ramanathan, Li, Antichi, Yu and Mitzenmacher: PINT: Probabilistic In-band Network
 Telemetry. SIGCOMM 2020.
 
 Claim: The digest of each packet equals a model. All inferred paths are correct.
 
-Published: For 2 hops, the receiver needs 8/3 packets on average, and for 25 hops 89 packets in the
-median with the baseline layer alone and 41 with an XOR layer (4.2, Figure 5). For 59 hops, it needs
-42 packets on average with two digests of 8 bits; PPM and AMS2 need at least 1000 to 1500 (6.3,
-Figure 10). The quantiles of latencies converge to the error of the compression (6.2): with 8 bits
-it is 2.2 % (4.3, and the authors' program).
+Published: For 2 hops, the receiver needs 8/3 packets on average. For 25 hops, the median is 89
+packets with the baseline layer alone, and 41 packets with an XOR layer (4.2, Figure 5). For 59
+hops, it needs 42 packets on average with two digests of 8 bits; PPM and AMS2 need at least 1000 to
+1500 (6.3, Figure 10). The errors of latency quantiles converge to the error of the compression
+(6.2). With 8 bits, this error is 2.2 % (4.3, and the authors' program).
 
 Differences: The paper used paths of ISP topologies and fat trees. Here, any switch of the line may
 be at any hop, as in the authors' program. Latencies are only measured in virtual time: there,
-captures have the exact time at which a packet leaves a queue. All digests of latencies are kept,
-in place of a sketch. PPM and AMS2 are simulated without switches. The accepted range of medians is
-3 %, because the paper's medians are simulated: in theory, the baseline layer needs 90 packets.
+captures have the exact time at which a packet leaves a queue. The receiver stores all digests of
+latencies, not a sketch of them. PPM and AMS2 are simulated without switches. The accepted range of
+medians is 3 %, because the paper's medians are simulated: in theory, the baseline layer needs 90
+packets.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -103,8 +105,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
                          "and 70 % in the baseline layer instead of 75 %"),
             Reproduction("mean packets, 59 hops, 2 x 8 bits", "6.3, Figure 10", "42", (41.5, 42.5),
                          of(MOST_HOPS, TWICE_8, "mean_packets"),
-                         "cause not found; with the probabilities of the authors' program. Those "
-                         "of the paper's formulas (75 %, 0.30 or 0.43) need 73 or 90 packets"),
+                         "cause not found. Measured with the probabilities of the authors' program; with "
+                         "those of the paper's formulas (75 %, 0.30 or 0.43): 73 or 90 packets"),
             Reproduction("mean packets, 59 hops, AMS2 (m = 5)", "6.3", "1K to 1.5K", (1000, 1500),
                          marked, "the published bounds are rounded"),
         ]  # fmt: skip
@@ -122,8 +124,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         figure=draw(found, latencies),
         caption=f"PINT, {options.time} time. (a) Mean number of packets until the receiver knows "
         "the path. AMS2 and PPM (16 bits) are simulated. The ring is the published value for two "
-        "digests of 8 bits. (b) Errors of quantiles of the latencies of hops, from digests of 8 "
-        "and 4 bits. Markers: median; bars: range of the seeds.",
+        "digests of 8 bits. (b) Errors of the latency quantiles of each hop, from digests of 8 and "
+        "4 bits. Markers: median; bars: range of the seeds.",
         reproductions=published,
     )
 

@@ -2,7 +2,7 @@
 
 A switch uses the memory of a server by RDMA, with three primitives. Counters: each packet
 increments the counter of its flow. Lookup table: each packet is forwarded by an entry of a table in
-the server. Packet buffer: packets of bursts that are longer than a queue wait in the server.
+the server. Packet buffer: if a burst is longer than a queue, its other packets wait in the server.
 
 Paper: Kim, Zhu, Kim, Lee and Seshan: Generic External Memory for Switch Data Planes. HotNets 2018.
 

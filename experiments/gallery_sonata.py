@@ -3,9 +3,9 @@
 Five queries run on one switch: new TCP connections, SSH brute force, superspreader, port scan and
 DDoS. A plan sets filter, distinct, reduce and threshold of each query in the switch. The switch
 reports keys that reach the threshold, and tuples for which its tables have no place. DuckDB runs
-the rest of each query over the reports. The queries are refined in three windows: a window counts
-/8, /16 or /32 prefixes, and only addresses that the previous window has found. The same attacks are
-in all windows.
+the rest of each query over the reports. Each query is refined in three windows, which count /8, /16
+and /32 prefixes. A window only counts addresses in prefixes that the previous window has found. The
+same attacks are in all windows.
 
 Paper: Gupta, Harrison, Canini, Feamster, Rexford and Willinger: Sonata: Query-Driven Streaming
 Network Telemetry. SIGCOMM 2018.
@@ -62,13 +62,13 @@ SEEDS = 5
 PUBLISHED = 1e7
 REASON = (
     "the best queries need six tuples for any number of packets, so the reduction is proportional "
-    "to the packets (see the figure), and a trace of this run has less than a million"
+    "to the number of packets (see the figure), and this run has less than a million packets"
 )
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Result of one query in one run, sum of all windows."""
+    """Result of one query in one run, summed over all windows."""
 
     query: str
     background: int

@@ -6,7 +6,7 @@ options into IPv6 hop-by-hop headers (RFC 9197, 9326, 9486), in place or in an o
 and reports them to a collector. Six kinds of packets have different options: all twelve defined
 fields, undefined fields, opaque state snapshots, too little space, an incremental trace option, and
 direct export. Packets with all fields, and those with snapshots, also have an edge-to-edge option.
-Packets come in bursts, so that they meet queues. Captures of the switch ports are ground truth. All
+Packets come in bursts, so that queues build up. Captures of the switch ports are ground truth. All
 values of switches must be equal to it, to the microsecond and the packet. In real time, any queue
 length between the arrival of the packet and its reception by the switch is correct. A timestamp of
 Linux must lie between the times at which the switch before the router sent the packet and the

@@ -112,7 +112,7 @@ class Found:
     # In real time, the machine delays packets, and methods observe this correctly.
     delayed: int  # delays without an incident
     wrong_delays: int  # late packets and blocks whose times differ from ground truth
-    missed_delays: int  # late packets of which a method that reports each packet shows no delay
+    missed_delays: int  # late packets without a reported delay, if each packet is reported
     accounting: PacketAccounting
 
     @property

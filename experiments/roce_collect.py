@@ -1,8 +1,8 @@
 """RDMA collection: does the file of the collector have each record once and in order?
 
 TCP segments cross a switch. scapy makes them with random addresses, ports, sequence numbers,
-options and payload. The switch writes a record of each segment into a file on the collector, which
-is mapped into memory and registered for RDMA. Cases: RoCEv1 and RoCEv2, a reliable and an
+options and payload. The collector maps a file into its memory and registers this memory for RDMA.
+The switch writes a record of each segment into it. Cases: RoCEv1 and RoCEv2, a reliable and an
 unreliable connection, records with hop metadata (ports, times and queue), and a ring smaller than
 the number of records. The collector's responder checks iCRC, sequence number, key and bounds of
 each packet. In real time, rdma_rxe of Linux also receives records, if it has a virtual machine

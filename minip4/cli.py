@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # value.
     arguments = ["--Wdisable=" if a == "--Wdisable" else a for a in arguments]
     if "--" in arguments and arguments[0] in ("switch", "run"):
-        arguments.remove("--")  # simple_switch_grpc: before the options of its P4Runtime server
+        arguments.remove("--")  # simple_switch_grpc needs it before options of P4Runtime
     args = parser.parse_args(arguments)
     try:
         return int(args.run(args))

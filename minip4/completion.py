@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    del args  # there is one shell
+    del args  # bash is the only shell
     parsers = command_parsers()
     cases = []
     for name, parser in parsers.items():

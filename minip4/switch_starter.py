@@ -44,7 +44,7 @@ def _fork(channel: socket.socket, arguments: Sequence[str], descriptors: Sequenc
     if not between:
         if os.fork():
             os._exit(0)
-        os.setsid()  # before the starter gets the number, because its session gets a priority
+        os.setsid()  # before the starter gets the number, by which the session gets a priority
         os.write(writer, str(os.getpid()).encode())
         os.close(reader)
         os.close(writer)

@@ -468,8 +468,8 @@ class Report:
     def copied_by(self) -> str | None:
         """Address of the node that sent this copy back to the reporting node (loopback flag).
 
-        None if the packet is no copy (RFC 9322, 4.4): a copy contains nothing but options, and its
-        first node data are those of the reporting node.
+        A copy contains nothing but options, and its first node data are those of the reporting node
+        (RFC 9322, 4.4). None if the packet is no copy.
         """
         next_header, _, length = parse_options(self.packet[IPV6_BYTES:])
         traces = [option for option in self.options if isinstance(option, Trace)]

@@ -12,7 +12,7 @@ _RANGE = struct.Struct("=QQ")
 
 
 class WorkPartition:
-    """Ranges of one writer's ring, which has `count` records.
+    """Partition of one writer's ring of `count` records into ranges, one after the other.
 
     Create it before the workers are forked.
     """

@@ -59,11 +59,11 @@ class Domain:
     switch to its own collector. All switches know the default namespace 0 and `namespaces`.
     `mtu_bytes` is the MTU of links inside the domain, where IOAM makes packets longer. `routers`
     are hosts that forward packets as transit nodes (controllers/ioam/linux.py). If a packet with
-    IOAM options comes from outside, the first switch removes them with `strips_foreign`, and
-    otherwise drops the packet. Without `reports_edge`, the last switch removes the options without
-    a report. Direct export and copies (loopback flag) are not affected. A switch sends at most one
-    copy per `loopback_gap_us`. `addresses` are the IPv6 addresses of hosts. Switches
-    with `routes` are IPv6 routers: they forward by MAC address only to the collector.
+    IOAM options comes from outside, the first switch drops the packet, or with `strips_foreign`
+    removes the options. Without `reports_edge`, the last switch removes the options without a
+    report. Direct export and copies (loopback flag) are not affected. A switch sends at most one
+    copy per `loopback_gap_us`. `addresses` are the IPv6 addresses of hosts. Switches with `routes`
+    are IPv6 routers: they forward by MAC address only to the collector.
     """
 
     collector: str | Mapping[str, str]
@@ -242,7 +242,7 @@ def _flow_entries(net: Network, switch: str, domain: Domain) -> list[fy.P4TableE
                 action = fy.Action("begin_tunnel", src_addr=ends[0], dst_addr=ends[1])
                 match = fy.Match({"flow": number})
                 found.append(fy.P4TableEntry("tunnels", match=match, action=action))
-    # starts of tunnels to which copies go back, and this switch if it ends a tunnel
+    # switches to which copies go back, and this switch if it is the end of a tunnel
     addressed = {name for name in net.topo.switches() for flow in domain.flows
                  if flow.is_loopback and _enters(net, name, domain, flow)}  # fmt: skip
     addressed |= {switch for flow in domain.flows if flow.tunnel_to == switch}

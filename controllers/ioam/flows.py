@@ -150,7 +150,7 @@ class IoamFlow:
 
 
 def check_sources(net: Network, flow: IoamFlow, found: Sequence[str]) -> None:
-    """Raise TestbedError if no switch inserts the options of a flow, or its tunnel has no end."""
+    """Raise TestbedError if no switch inserts the options of a flow, or ends its tunnel."""
     where = f"IOAM flow {flow.src_addr} -> {flow.dst_addr}"
     if not found:
         raise TestbedError(

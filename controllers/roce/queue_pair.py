@@ -81,9 +81,9 @@ class QueuePair(ABC):
 
     @property
     def slots(self) -> int:
-        """Number of slots of the ring, in which the PSN determines the slot.
+        """Number of slots of the ring, or 0 if there is no ring.
 
-        0 means that there is no ring.
+        The PSN of a record determines its slot.
         """
         return 0
 

@@ -108,7 +108,7 @@ class LoadBalancer:
         self._reals[service] = now
 
     def remove(self, service: Service, name: str) -> None:
-        """Remove a real. The last serve() must not have listed it.
+        """Remove a real. It must not be one of the reals of the last call of serve().
 
         Its connections move to other reals. Raises KeyError.
         """

@@ -2,7 +2,7 @@
 // retransmit a SYN. If the SYN of a host is lost, the host retransmits it after a second (RFC 6298,
 // 2.1), and then connects. So the filter drops and stores the first SYN of a connection. A later
 // SYN passes if it arrives at least `repeated_after_ns` after the last SYN of the same connection.
-// If a sender retransmits faster, its SYNs never pass.
+// If a sender retransmits at shorter intervals, its SYNs never pass.
 #pragma once
 #include <bpf/bpf_helpers.h>
 

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parent / "ampm.bpf.c"
 
 
 class MarkingEdge:
-    """Edge program that marks the packets that leave a device, and counts packets both ways.
+    """Edge program of a device: marks departing packets, and counts packets in both directions.
 
     It runs until close(), or until this process ends. `namespace` is the network namespace of the
     device, as `/proc/PID/ns/net`. None means the namespace of this thread. The clock of the edge

@@ -49,8 +49,7 @@ def sort_by_nodes(links: Iterable[P4AppLink]) -> Iterator[P4AppLink]:
     """Sort links in the order in which the address strategies process them.
 
     This is the order of Mininet's graph. Its nodes are in the order in which they first occur in
-    links. Of the two nodes of a link, the one whose name sorts
-    first has the link.
+    links. A link belongs to the node whose name sorts first.
     """
     graph: dict[str, dict[str, list[P4AppLink]]] = {}
     for link in links:

@@ -88,7 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write errors and warnings to FILE in the format SARIF, for editors and GitHub",
     )
     add_compiler_arguments(parser)
-    # Options of p4c that have one possible value here, so that its command lines need no change.
+    # Options of p4c with only one possible value here. With them, command lines of p4c need no
+    # change.
     for names, values in _P4C_OPTIONS.items():
         parser.add_argument(*names, choices=values, help=f"as in p4c; only {' or '.join(values)}")
 

@@ -23,8 +23,8 @@ WARNINGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
 OPTIMISED = ("-O2", "-ffp-contract=off", "-fno-strict-aliasing")
 SANITIZED = ("-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
              "-fno-sanitize-recover=undefined")  # fmt: skip
-# A shared object calls its own functions, not those of an engine that was loaded before. On macOS,
-# it always does. The flags are those of the compiler and of the linker.
+# Flags of the compiler and of the linker: a shared object calls its own functions, not those of an
+# engine that was loaded before. On macOS, this is always so.
 OWN_CALLS = ("-fno-semantic-interposition",) if sys.platform == "linux" else ()
 OWN_LINKS = ("-Wl,-Bsymbolic",) if sys.platform == "linux" else ()
 LIBRARIES = ("-lpthread", "-lm")
@@ -140,7 +140,7 @@ class _Call:
         command = [*compiler.command, *self.flags, *folders, *inputs, "-o", str(built), *libraries]
         # A preloaded sanitizer would need more address space than cc may use.
         environment = {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
-        # Zig keeps its C library for later builds, but the build folder is removed.
+        # The C library that Zig compiles is kept for later builds. The build folder is removed.
         environment["ZIG_GLOBAL_CACHE_DIR"] = str(folder() / "zig")
         environment["ZIG_LOCAL_CACHE_DIR"] = str(built.parent)
         run = subprocess.run(
@@ -151,7 +151,7 @@ class _Call:
             self._fail(built, command, run.returncode, run.stderr)
 
     def _fail(self, built: Path, command: Sequence[str], status: int, errors: str) -> None:
-        was_killed = status < 0  # by the limit of CPU time, if the compiler is one process
+        was_killed = status < 0  # by the limit of CPU time; unknown for several processes
         if self.text and (was_killed or any(sign in errors for sign in OVER_LIMITS)):
             raise OverLimits(
                 f"{command[0]} cannot compile the program within {MAX_CPU_S} s of "

@@ -16,7 +16,7 @@
 #define WINDOW_SHIFT 8  // a window has 2^WINDOW_SHIFT us
 #endif
 #ifndef HEAVY_BYTES
-#define HEAVY_BYTES 131072  // bytes of a flow in the queue from which on packets are marked
+#define HEAVY_BYTES 131072  // packets are marked if their flow has so many bytes in the queue
 #endif
 #ifndef MIN_DELAY_US
 #define MIN_DELAY_US 512  // packets that waited less are not marked

@@ -5,8 +5,8 @@
  * largest latency in the switch. The sum is updated like a conservative update, but in one pass: a
  * row counts the packet only if its sum is not larger than the least sum in the rows before it.
  *
- * There are two sketches. In each window, which the controller starts, one of them counts, and
- * packets carry the other one, which belongs to the window before. A cell also has the number of
+ * There are two sketches. In each window, one of them counts. Packets carry the other one, which
+ * counted in the window before. The controller starts the windows. A cell also has the number of
  * its window, so an old cell counts as zero. */
 #include "../include/hash_function.p4"
 #include "../include/headers.p4"
@@ -16,7 +16,8 @@
 #endif
 
 const bit<16> ETHERTYPE_SKETCHLET = 0x88B5;  // a local experimental ethertype of IEEE 802
-const bit<32> CARRIERS = 2;                  // of OUT_OF packets without a sketchlet get one
+// CARRIERS of OUT_OF packets without a sketchlet get one.
+const bit<32> CARRIERS = 2;
 const bit<32> OUT_OF = 10;
 
 header sketchlet_t {  // 24 bytes, as in the paper's testbed; it follows Ethernet
@@ -30,7 +31,7 @@ header sketchlet_t {  // 24 bytes, as in the paper's testbed; it follows Etherne
     bit<32> largest_1;
 }
 
-header number_t {  // of the packet in its trace; it makes draws of equal flows different
+header number_t {  // of the packet in its trace, so that packets of a flow have different draws
     bit<32> number;
 }
 

@@ -74,7 +74,7 @@ struct metadata_t {
     @field_list(NOTICE_FIELDS)
     bit<16> gap;  // missing packets from this one on
     @field_list(NOTICE_FIELDS)
-    bit<32> port;  // ingress port, which a resubmitted packet has no more
+    bit<32> port;  // ingress port before the packet was resubmitted
     @field_list(REPORT_FIELDS)
     bit<8> kind;  // of event and evicted
     @field_list(REPORT_FIELDS)

@@ -20,10 +20,10 @@
 #define CELLS 1024  // counters, entries, or packets in the ring
 #endif
 #ifndef HIGH
-#define HIGH 48  // packets in the queue from which on packets go to the ring
+#define HIGH 48  // length of the queue from which on packets go to the ring
 #endif
 #ifndef LOW
-#define LOW 8  // packets in the queue below which packets are read back
+#define LOW 8  // length of the queue below which packets are read back
 #endif
 
 const bit<9> OUT = 2;
@@ -189,7 +189,7 @@ control MemoryIngress(
         } else if (MODE == BUFFER) {
             store_if_long();
         } else {
-            // The clone is in front of the packet in the queue: FETCH ADD or WRITE.
+            // The clone becomes the FETCH ADD or WRITE. It is in front of the packet in the queue.
             clone_preserving_field_list(CloneType.I2E, SERVER_CLONES, CLONE_LIST);
             standard_metadata.egress_spec = MODE == TABLE ? SERVER : OUT;
         }

@@ -2,9 +2,9 @@
  * map, distinct, reduce and threshold.
  *
  * A packet is a tuple of 128 bits. The entries of a query's plan select packets (filter, and
- * prefixes to refine), and set which bits of the tuple distinct and reduce compare. Tables without
- * a place for a tuple report it, so that the stream processor can complete the query. Otherwise,
- * the switch reports a key once, when its count reaches the threshold.
+ * prefixes to refine), and set which bits of the tuple distinct and reduce compare. If a table has
+ * no place for a tuple, the switch reports the tuple, so that the stream processor can complete the
+ * query. Otherwise, the switch reports a key once, when its count reaches the threshold.
  *
  * Reports are stored in a log, which the controller reads at the end of a window. A window needs no
  * reset: a cell that was written in an earlier window is empty. */
@@ -19,7 +19,7 @@
 #endif
 
 const bit<2> NOTHING = 0;
-const bit<2> REACHED = 1;           // the threshold
+const bit<2> REACHED = 1;           // the count has reached the threshold
 const bit<2> DISTINCT_OVERFLOW = 2; // no place in distinct
 const bit<2> REDUCE_OVERFLOW = 3;   // no place in reduce
 

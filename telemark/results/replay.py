@@ -1,4 +1,4 @@
-"""replay.json: positions of packets over time. The player in index.html shows them."""
+"""replay.json: positions of packets over time, which the player in index.html shows."""
 
 import json
 from collections.abc import Mapping, Sequence

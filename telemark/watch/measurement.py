@@ -49,7 +49,7 @@ def measure(
 def _direction(
     direction: Mapping[str, Any], counters: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, int]:
-    """Return the counters of one direction. Hosts count only in `bytes`, at the next switch."""
+    """Return the counters of one direction. From a host, the next switch counts only `bytes`."""
     if direction["from"] not in counters:
         if direction["to"] not in counters:
             return {"bytes": 0}

@@ -73,7 +73,7 @@ class Publisher:
         self._is_virtual = is_virtual
         self._network: dict[str, Any] = {}
         self._began_ns = 0  # time of the run that the page shows as 0
-        self._speed = 0.0  # times real time; 0: paused, until the page is open
+        self._speed = 0.0  # relative to real time; 0: paused, as until the page is open
         self._step_ns = self._adapted_ns = float(MIN_STEP_NS)
         self._resumed_s = self._due_s = 0.0
         self.next_ns = 0  # virtual time of the next call of pace()
@@ -100,7 +100,7 @@ class Publisher:
     def pace(self, time_ns: int, read_counters: Callable[[], dict[str, dict[str, Any]]]) -> None:
         """Send a measurement if one is due, and wait until the network may continue.
 
-        The network has reached `next_ns`. This method sets it to the next time.
+        The network has reached `next_ns`. This method sets `next_ns` to the time of the next call.
         """
         began_s = time.monotonic()
         ratio = STEP_S / max(began_s - self._resumed_s, 1e-9)

@@ -100,7 +100,7 @@ class WebServer(ThreadingHTTPServer):
         self.repeat_speed()
 
     def repeat_speed(self) -> None:
-        """Send the speed to the run. Another process of the run may have received the last one."""
+        """Send the speed again, because another process of the run may have received it."""
         if self._speed is not None:
             with contextlib.suppress(OSError):  # the run has ended
                 self.channel.sendall(f"{self._speed}\n".encode())

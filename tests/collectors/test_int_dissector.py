@@ -78,7 +78,7 @@ def tshark(
 def dissected(
     folder: Path, packets: Sequence[Packet], options: Sequence[str] | None = None
 ) -> list[ElementTree.Element]:
-    """Return the tree of each packet in tshark."""
+    """Return the protocol tree that tshark shows for each packet."""
     run = tshark(folder, packets, preferences(MARKER.hex()) if options is None else options)
     assert "Lua: Error" not in run.stderr
     assert "Lua Error" not in run.stdout

@@ -1,4 +1,4 @@
-"""IOAM, INT and alternate marking at once on a path of three switches, in virtual time.
+"""IOAM, INT and alternate marking together on a path of three switches, in virtual time.
 
 Captures are ground truth. Each method measures exactly, and the others do not change its results.
 """
@@ -189,7 +189,7 @@ def visits(
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_all_methods_equal_captures_at_once(tmp_path: Path, seed: int) -> None:
-    """The packets of a burst wait in front of the links."""
+    """Packets are sent in bursts, so that they wait in front of the links."""
     found = measured(tmp_path / "run", seed=seed, rate_bps=1.2e6, queue_packets=1000)
     seen = found.seen_us
     lost = len(seen[POINTS[1]]) - len(seen[POINTS[2]])
@@ -215,7 +215,7 @@ def test_all_methods_equal_captures_at_once(tmp_path: Path, seed: int) -> None:
 
 
 def test_no_method_changes_the_results_of_another(tmp_path: Path) -> None:
-    """Links without a rate do not make longer packets later."""
+    """The links have no rate, so that longer packets do not arrive later."""
     together = measured(tmp_path / "all")
     alone = {method: measured(tmp_path / method, [method]) for method in ALL}
     assert alone["AM-PM"].blocks == together.blocks

@@ -121,7 +121,7 @@ def test_wheel_has_all_files_and_no_others(
 def test_readme_of_minip4(environment: Path, tmp_path: Path) -> None:
     """Create the files of the README, run its commands away from the checkout, compare output.
 
-    They end with a PTF test of a running switch.
+    The last command is a PTF test of a running switch.
     """
     commands: list[list[str]] = []
     for language, name, text in BLOCK.findall(README.read_text()):
@@ -197,7 +197,7 @@ def test_telemark_runs_in_virtual_time(wheels: Path, tmp_path: Path) -> None:
 
 
 def test_editable_install_contains_minip4(tools: Path, wheels: Path, tmp_path: Path) -> None:
-    """`pip install -e .`, as in setup.sh, in a checkout of another user (in a container)."""
+    """`pip install -e .` works as in setup.sh, also in a checkout of another user."""
     copy = wheels.parent
     subprocess.run(["chown", "-R", "1000:1000", copy], check=True)
     install(tools, "--no-deps", "--no-build-isolation", "-e", copy)

@@ -100,7 +100,7 @@ def test_unknown_blocks_have_no_loss(separate: bool) -> None:
 def test_a_flow_that_loses_all_packets_shows_no_path(
     block_b: tuple[int, int], expected: list[list[int]]
 ) -> None:
-    """Two blocks: a flow sends 4 and 0 packets to b or c. Packets at b show that it takes b."""
+    """A flow sends 4 packets in one block, 0 in the next, to b or c. Packets at b show its path."""
     start = Point("a", "arrivals")
     graph = {start: [A], A: [B, C], B: [], C: []}
     links = [Cluster(frozenset({link})) for link in ((start, A), (A, B), (A, C))]

@@ -227,7 +227,7 @@ def test_checks_of_streams_that_show_nothing_fail() -> None:
     (70, quic.REAL_LEVEL, False),
 ])  # fmt: skip
 def test_loss_ratios_fail_below_the_level(marked: int, level: float, passed: bool) -> None:
-    """Of 100 packets with L, the first link should lose 2."""
+    """The first link loses 2 % of 100 packets with L: an unlikely number of losses must fail."""
     found = stream(Setting("upstream", 1000, 1, (0.02, 0, 0, 0)))
     report = replace(found.report, loss=LossCounts(1000, marked))
     found = replace(found, report=report, truth=replace(found.truth, marked=100))

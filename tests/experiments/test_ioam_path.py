@@ -25,7 +25,7 @@ def test_data_of_all_nodes_agree_with_captures(tmp_path: Path) -> None:
 
 
 def test_one_packet_is_enough(tmp_path: Path) -> None:
-    """Without packets that overflow, no switch counts any."""
+    """A single packet does not overflow, so the counters of overflows must be 0."""
     done = run("ioam_path", "--time", "virtual", "--packets", "1", "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
 

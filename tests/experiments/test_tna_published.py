@@ -188,7 +188,7 @@ def test_packets_leave_a_queue_one_after_the_other() -> None:
 
 
 def burst(flows: int, start_ns: int = 0) -> list[tuple[int, int, int]]:
-    """Return frames of 1,500 bytes that arrive together. Each waits 60 ns longer than the last."""
+    """Return frames of 1,500 bytes that arrive together. Each waits 60 ns per earlier frame."""
     return [(start_ns, 1500, number % flows) for number in range(2000)]
 
 

@@ -214,7 +214,7 @@ class Program(Statements):
         for _ in range(self.rng.randrange(5)):
             sets = [self.match(v.width, k) for v, k in zip(keys, kinds, strict=True)]
             entries.append((sets, f"({', '.join(sets)}) : {self.call_of_action(constant=True)};"))
-        if not is_ranked:  # then two entries with the same key are an error
+        if not is_ranked:  # without priorities, equal keys are an error
             entries = [e for i, e in enumerate(entries) if e[0] not in [o[0] for o in entries[:i]]]
         names = [name for name, _ in self.actions]
         return [

@@ -101,7 +101,7 @@ def test_switches_and_linux_fill_the_same_option(trace_type: int) -> None:
 
 
 def test_a_router_sends_nothing_of_its_own() -> None:
-    """It has only joined the groups of all nodes, which need no reports (RFC 3810, 6)."""
+    """The router has only joined the groups of all nodes, which need no reports (RFC 3810, 6)."""
     with router():
         rows = [line.split() for line in Path("/proc/self/net/igmp6").read_text().splitlines()]
     groups = {row[2] for row in rows if row[1] in INTERFACES}

@@ -313,7 +313,8 @@ def test_a_lost_nak_costs_two_probes(ack_mask: int, patience: int) -> None:
     """If the NAK after a lost record is lost, too, records continue after two probes.
 
     The collector sends no other NAK, and responds only to probes. If each record requests an ACK,
-    one probe is enough: its ACK is already the second one.
+    one probe is enough: the last record before the loss was acknowledged, so the ACK of the probe
+    is the second one with the same PSN.
     """
     lose_record = is_psn(10)
     naks = []

@@ -38,7 +38,7 @@ def installed() -> bool:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why p4testgen expects other packets than those that minip4 sends."""
+    """Reason why p4testgen expects other packets than minip4 sends."""
 
     programs: tuple[str, ...]
     script: str

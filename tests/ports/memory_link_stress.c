@@ -15,7 +15,7 @@ enum { FRAMES = 30000, PATIENCE_MS = 60000 };
 
 static const char *path;
 static pthread_barrier_t both; /* waits until both ends are open */
-static uint32_t ahead[2] = {FRAMES, FRAMES}; /* how many more frames than received an end sends */
+static uint32_t ahead[2] = {FRAMES, FRAMES}; /* frames that an end sends beyond those received */
 
 static uint32_t length_of(uint32_t number)
 {
@@ -69,7 +69,7 @@ static void *exchange(void *user)
         }
         if (has_worked || (sent < FRAMES && sent < received + ahead[end]))
             continue;
-        /* The other end may send at each moment of the way to sleep. */
+        /* The other end may send at any time before this thread sleeps. */
         for (volatile unsigned pause = rand_r(&seed) % 1000; pause; pause--)
             ;
         struct pollfd polled = {.fd = memory_link_fd(link), .events = POLLIN};

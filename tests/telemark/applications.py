@@ -197,7 +197,7 @@ class Broken(Application):
 
 
 class Large(Application):
-    """Has much data, and returns its size."""
+    """Application that stores much data, and returns its size."""
 
     def __init__(self, size: int) -> None:
         self.data = bytes(size)

@@ -61,7 +61,7 @@ def end(interface: str) -> socket.socket:
 
 
 def frame(length: int, number: int = 0) -> bytes:
-    """Return an Ethernet frame of this length: a number, and then random bytes.
+    """Return an Ethernet frame of this length, with a number and random bytes as its payload.
 
     The EtherType is one for local experiments.
     """

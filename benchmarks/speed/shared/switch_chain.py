@@ -113,7 +113,7 @@ class Chain:
         A switch with one packet thread is pinned to `core`. `paths` maps the name of a bmv2 switch
         to its path. `program` is the name (without suffix) of a JSON file in the folder of the
         processes. `options` are further options of minip4. `memory` is a folder for memory links
-        between the switches; without it, they use interfaces.
+        between the switches. Without `memory`, the switches use interfaces.
         """
         self.kind, self.processes = kind, processes
         self._program = str(processes.folder / f"{program}.json")

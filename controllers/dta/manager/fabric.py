@@ -24,8 +24,8 @@ FIRST_PSN = 0xFFFF00  # close to 2^24, so that sequence numbers wrap around in e
 class Area:
     """A memory area of a collector, and its store.
 
-    `store` creates the store for given sessions. `file` is the name of the file that contains the
-    memory; None means that no file does.
+    `store` is a function that creates the store for a range of sessions. `file` is the name of the
+    file that contains the memory, or None if the memory is not in a file.
     """
 
     record: np.dtype[Any]

@@ -42,7 +42,7 @@ class Link:
         return cls(*(np.concatenate(parts)[order] for parts in (taken, left, end)))
 
     def free_ns(self, time_ns: int) -> float:
-        """Return when the link has sent all frames that the switch received before `time_ns`."""
+        """Return the time by which the link has sent all frames received before `time_ns`."""
         before = np.searchsorted(self.taken_ns, time_ns, side="left")
         return float(self.end_ns[before - 1]) if before else 0.0
 

@@ -74,7 +74,8 @@ def graph_of(topo: LeafSpine, flows: Iterable[Flow]) -> Graph:
 class Plan:
     """What the switches count: watched flows with their points, and the clusters between points.
 
-    If `separate`, each flow of a sender is watched on its own, so each link is a cluster.
+    With `separate`, switches count each flow of a sender separately, so that each link is a cluster
+    of its own.
     """
 
     switches: Mapping[WatchedFlow, tuple[list[str], list[str], list[str]]]  # first, last, middle
@@ -152,8 +153,8 @@ def measured_losses(plan: Plan, graph: Graph, reports: Sequence[BlockReport]) ->
     """Return the measured losses with shape (clusters, blocks).
 
     Values are UNKNOWN if a block is incomplete. If a flow that is measured on its own loses all
-    packets, its counters do not show on which of several links. Then the values of these links are
-    UNKNOWN.
+    packets, its counters do not show which of several links lost them. Then the values of these
+    links are UNKNOWN.
     """
     losses = np.full((len(plan.clusters), len(reports)), UNKNOWN)
     complete = [column for column, report in enumerate(reports) if report.complete]
@@ -209,7 +210,7 @@ def read_paths(
     paths = {}
     for flow in flows:
         ((switch,), (last,), _) = _ends({}, topo, [flow])
-        possible = graph_of(topo, [flow])  # leads to `last`, even if no packet passed a switch
+        possible = graph_of(topo, [flow])  # ends at `last`, even if no packet arrived there
         path = [switch]
         while path[-1] != last:
             counts = {far.switch: len(sent[path[-1], far.switch][flow.id].sequence)
@@ -242,7 +243,7 @@ def true_losses(
 def true_delays_ns(
     cluster: Cluster, truths: Iterable[Truth], block: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return when the packets of a block passed an input of a cluster, and their delays."""
+    """Return the times at which packets of a block passed a cluster's input, and their delays."""
     times, delays = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for truth in truths:
         for first, second in _of_path(cluster, truth):

@@ -40,7 +40,7 @@ class StreamTruth:
     reflection: Square  # of the second bit; empty for schemes without a reflection bit
     detected: int  # packets that the sender has detected as lost
     spurious: int  # packets detected as lost that the receiver got
-    undetected: int  # lost, but not detected; without packets after the last acknowledged one
+    undetected: int  # lost, but not detected, among the packets up to the last acknowledged one
     unreported: int  # detected losses that the sender has not yet reported
     marked: int  # packets that the sender sent with the second bit
     marked_arrived: int  # packets with the second bit that arrived at the observer
@@ -124,8 +124,8 @@ def spin_idle_ns(sender: QuicRecord, peer: QuicRecord) -> NDArray[np.int64]:
 def _spin_edges(host: QuicRecord, peer: QuicRecord) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return when a host sent its spin edges, and how long after the arrivals that caused them.
 
-    The first packet that arrives also causes an edge of the client. Edges that only packets caused
-    which the peer has not sent are left out.
+    The first packet that arrives also causes an edge of the client. Edges caused only by packets
+    that the peer has not sent are left out.
     """
     sent_ns = host.sent_ns[1:][np.diff(host.first_bytes & SPIN != 0)]
     known = host.received < len(peer.first_bytes)

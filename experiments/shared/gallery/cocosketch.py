@@ -51,7 +51,7 @@ def full_keys(stream: Stream) -> list[int]:
 
 
 def group(sizes: Iterable[tuple[int, int]], mask: int) -> Counter[int]:
-    """Return the sum of the sizes of full keys, by partial key."""
+    """Return the size of each partial key: the sum of the sizes of its full keys."""
     found: Counter[int] = Counter()
     for key, size in sizes:
         found[key & mask] += size
@@ -97,9 +97,8 @@ def compare_keys(
 ) -> list[list[float]]:
     """Compare CocoSketch's `estimates` of full keys with one sketch per key, in the same memory.
 
-    There is one row for the first partial key, the first two, and so on: recall, precision and
-    heavy_hitter_error of CocoSketch, and errors of Count-Min and Count sketches. All are means over
-    the keys.
+    Row n is for the first n partial keys: recall, precision and heavy_hitter_error of CocoSketch,
+    and the errors of Count-Min and Count sketches. All values are means over these keys.
     """
     rng, threshold = np.random.default_rng([seed, 3]), THRESHOLD * sum(sizes.values())
     scores, exact = [], []

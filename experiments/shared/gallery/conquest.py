@@ -95,7 +95,7 @@ def _packets_of(path: Path) -> tuple[NDArray[np.int64], ...]:
 
 
 def bytes_in_queue(queue: Queue, stream: Stream) -> NDArray[np.int64]:
-    """Return the bytes of each packet's flow that left between its arrival and its departure.
+    """Return for each packet how many bytes of its flow left the queue while it waited.
 
     Both ends are included, so the packet itself counts.
     """

@@ -1,6 +1,7 @@
 """Hash functions, a model, and the decoders of FlowRadar (p4src/gallery/flowradar.p4).
 
-A flow is its 13-byte key. Cells have one number: those of the first section come first.
+A flow is represented by its 13-byte key. Cells are numbered across the sections: those of the first
+section come first.
 """
 
 import math
@@ -50,7 +51,7 @@ def keys(stream: Stream) -> Flows:
 
 
 def sizes(flows: Flows, arrived: NDArray[np.int64]) -> dict[bytes, int]:
-    """Return how many of the packets with these flow numbers each flow has; at least one."""
+    """Return the number of packets of each flow, given the flow numbers of all packets."""
     counts = np.bincount(arrived, minlength=len(flows)).tolist()
     return {_key(flow): count for flow, count in zip(flows, counts, strict=True) if count}
 
@@ -134,7 +135,7 @@ class Flowset:
         while True:
             pure = np.flatnonzero(self.flow_count == 1)
             data = np.ascontiguousarray(self.flow_xor[pure]).view(f"S{KEY_BYTES}").ravel()
-            own = (self.cells(data) == pure).any(axis=0)  # all, unless the switch has a fault
+            own = (self.cells(data) == pure).any(axis=0)  # true unless the switch has a fault
             flows, first = np.unique(data[own], return_index=True)
             if not len(flows):
                 return
@@ -146,8 +147,9 @@ class Flowset:
 def decode_flows(flowsets: Sequence[Flowset], found: Sequence[dict[bytes, int]]) -> None:
     """Decode the flows of two neighbours: FlowDecode of the paper.
 
-    A flow that one switch knows is removed from the other one, if its flow filter contains the
-    flow. The packet counts become approximate, because the switches may count different packets.
+    A flow that was decoded at one switch is removed from the table of the other switch, if the
+    filter of that switch contains the flow. The packet counts become approximate, because the
+    switches may count different packets.
     """
     missing = -1
     while missing != (missing := sum(int(each.flow_count.sum()) for each in flowsets)):
@@ -197,11 +199,11 @@ def decode_counters(flowset: Flowset, found: dict[bytes, int]) -> None:
 def decode(
     tables: Sequence[Flowset], sizes: Sequence[dict[bytes, int]]
 ) -> tuple[float, float, float, int]:
-    """Decode two neighbours, of which `sizes` has all flows with their packet counts.
+    """Decode the tables of two neighbours, and compare the flows with `sizes` (flow -> packets).
 
-    Return the fractions of flows that SingleDecode finds, that FlowDecode finds, and whose exact
-    counts NetDecode finds, as means of both; and how many flows or counts of SingleDecode are wrong
-    (counts only if it finds all flows).
+    Return three fractions of the flows, as means over both: found by SingleDecode, found by
+    FlowDecode, and with exact counts after NetDecode. Also return how many flows of SingleDecode
+    are wrong. If it finds all flows, wrong counts add 1.
     """
     rest = deepcopy(tables)
     found: list[dict[bytes, int]] = [{}, {}]

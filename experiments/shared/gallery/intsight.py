@@ -53,7 +53,7 @@ Rate = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits from which on a switch sets the bits of contention and suspicion."""
+    """Thresholds at which a switch sets the bits of contention and suspicion."""
 
     queue: int  # packets
     bytes: int  # of a flow in an epoch
@@ -169,11 +169,11 @@ class Scenario:
     paths: Mapping[str, PathFlow]
     points: Mapping[str, tuple[int, int]]  # published contention and suspicion points
     port: tuple[str, str]  # the congested port: its switch, and the neighbour
-    span_s: tuple[float, float]  # starts with an epoch
+    span_s: tuple[float, float]  # the start is the start of an epoch
     short_s: tuple[float, float]  # with --quick and in real time
 
     def make_topo(self, *, has_rates: bool) -> Topo:
-        """Return the topology, with a host at each switch to which the switch sends its reports."""
+        """Return the topology. Each switch has a host to which it sends its reports."""
         topo = self.topo(**self.options)
         if has_rates:
             topo.linkInfo(*self.port).update(rate_bps=RATE_BPS, queue_packets=QUEUE)

@@ -186,7 +186,7 @@ def model_reports(headers: Rows, path: PathFlow) -> Rows:
 
 
 def differing(found: Rows, expected: Rows, names: Sequence[str]) -> int:
-    """Return how many rows differ in one of these columns."""
+    """Return how many rows differ in at least one of these columns."""
     counts = len(found[names[0]]), len(expected[names[0]])
     if counts[0] != counts[1]:
         return max(counts)

@@ -82,7 +82,7 @@ def read_frames(path: Path) -> list[tuple[int, int, Sketchlet]]:
 
 @dataclass
 class Fabric:
-    """Network of 10 switches and 8 hosts, as in the paper's testbed, after a replay."""
+    """Network of the paper's testbed (10 switches, 8 hosts), and a trace that crossed it."""
 
     net: Network
     columns: int
@@ -100,12 +100,12 @@ class Fabric:
 
     @cached_property
     def flows(self) -> NDArray[np.uint32]:
-        """Key of the flow of each packet."""
+        """Flow key of each packet."""
         return flow_hashes(self.stream)[self.stream.numbers]
 
     @cached_property
     def draws(self) -> NDArray[np.uint32]:
-        """Key of the draws of each packet."""
+        """Hash of each packet, from which its draws are computed."""
         pairs = np.zeros(len(self.flows), [("flow", ">u4"), ("number", ">u4")])
         pairs["flow"], pairs["number"] = self.flows, np.arange(len(pairs))
         return np.array([zlib.crc32(pair) for pair in pairs.view("V8").tolist()], np.uint32)
@@ -118,7 +118,7 @@ def make_topo(*, has_rates: bool) -> LeafSpine:
 
 
 async def configure(net: Network, switch: fy.Switch, functions: HashFunctions) -> None:
-    """Insert forwarding entries, spread over shortest paths, and hash functions."""
+    """Insert hash functions, and forwarding entries that spread flows over shortest paths."""
     ways = next_hops(net.topo.links(), net.topo.hosts(), switch.name)
     await switch.insert([
         fy.P4TableEntry(
@@ -235,7 +235,7 @@ class SwitchModel:
         return last
 
     def leave(self, packet: int, window: int, latency_us: int) -> None:
-        """Update the maxima."""
+        """Update the largest latencies with a packet that leaves."""
         for row in range(ROWS):
             cell = self.cells[window, row, self.columns[packet][row]]
             cell[1] = max(cell[1], latency_us)
@@ -294,7 +294,7 @@ def compare(fabric: Fabric, switch: str, *, has_times: bool) -> SwitchFindings:
 
 @dataclass(frozen=True)
 class Sketch:
-    """Sketch of a switch in a window, as far as its columns have arrived at hosts."""
+    """Part of a switch's sketch of a window: the columns that have arrived at hosts."""
 
     # first arrival (ns), and the sketchlet
     columns: dict[int, tuple[int, Sketchlet]] = field(default_factory=dict)
@@ -302,7 +302,7 @@ class Sketch:
     total: int = 0  # all sketchlets that arrived
 
     def estimate(self, columns: Sequence[int]) -> Cell | None:
-        """Return packets and largest latency of a flow with these columns; None if unknown."""
+        """Return estimated packets and largest latency of a flow, or None if no column arrived."""
         cells = [self.columns[column][1][3 + 2 * row : 5 + 2 * row]
                  for row, column in enumerate(columns) if column in self.columns]  # fmt: skip
         return [min(values) for values in zip(*cells, strict=True)] if cells else None
@@ -331,7 +331,7 @@ def reconstruct(fabric: Fabric) -> dict[tuple[int, int], Sketch]:
 def estimates(
     functions: HashFunctions, width: int, flows: Mapping[int, Cell], sketch: Sketch
 ) -> NDArray[np.float64]:
-    """Return true, estimated and count-min packets, and true and estimated latency; (flows, 5).
+    """Return per flow: true, estimated and count-min packets; true and estimated latency.
 
     Flows without an estimate are left out. The count-min sketch has the same cells.
     """
@@ -373,8 +373,8 @@ class Sample:
     wrong: int  # packets whose sketchlet differs from the model
     lost: int  # packets that the switch did not forward
     underestimated: int  # flows
-    # until the sketch is known, from the start of its window; median of the windows. The end of the
-    # next window counts for a sketch that is not known then.
+    # Time from the start of a window until its sketch is known; median of the windows. A sketch
+    # that is not known at the end of the next window counts as known at that time.
     seconds: float
     sketchlets: float  # needed until then
     sketchlets_per_s: float

@@ -72,8 +72,8 @@ def make_frames(
 ) -> tuple[list[bytes], NDArray[np.bool_]]:
     """Return the frames of a trace, and which of them have a route.
 
-    The destinations are h2 and h3 by turns. One flow in `unrouted` has no route. The `last` packets
-    are for h2.
+    The flows alternate between the destinations h2 and h3. One flow in `unrouted` has no route. The
+    final `last` packets are for h2.
     """
     macs = [net.host("h2").MAC(), net.host("h3").MAC(), NO_ROUTE]
     target = np.where(stream.numbers % unrouted == 0, macs.index(NO_ROUTE), stream.numbers % 2)
@@ -88,7 +88,7 @@ def make_frames(
 
 @dataclass
 class GroupCache:
-    """Model of group caching. `slots` has a flow and its events that were not reported."""
+    """Model of group caching. `slots` has the flow and the unreported events of each slot."""
 
     size: int
     every: int
@@ -252,7 +252,7 @@ def expect(found: Captures, given: Setting) -> Expected:
 def _expect_losses(
     found: Captures, to_first: NDArray[np.bool_], given: Setting, expected: Expected
 ) -> None:
-    """Follow the ring of the first link, and the notices that arrive there."""
+    """Add the losses on the first link: gaps, notices, and events whose flow is in the ring."""
     sent = found.entered.number[to_first]
     times = found.entered.time_ns[to_first]
     (arrived,) = np.nonzero(np.isin(sent, found.crossed.number))
@@ -279,7 +279,7 @@ def _expect_departures(
     switch: str, entered: Packets, ways: Sequence[tuple[int, Packets]], *, given: Setting,
     expected: Expected,
 ) -> None:  # fmt: skip
-    """Follow the packets of a switch: path changes and congestion.
+    """Add the path changes and the congestion of the packets that left a switch.
 
     `ways` has the packets that left, by path (two ports).
     """

@@ -43,7 +43,7 @@ class Hash:
         return fy.P4TableEntry("node", action=action, is_default_action=True)
 
     def random(self, packets: NDArray[np.int64], instance: int, number: int) -> NDArray[np.uint64]:
-        """Return the random value of each packet that belongs to an instance and a number."""
+        """Return one random value per packet, which depends on the instance and the number."""
         key = packets.astype(np.uint64) << np.uint64(32) | np.uint64((instance << 16) + number)
         with np.errstate(over="ignore"):
             mixed = key * np.uint64(self._a)
@@ -53,7 +53,7 @@ class Hash:
     def last_writers(
         self, packets: NDArray[np.int64], instance: int, hops: int
     ) -> NDArray[np.int64]:  # fmt: skip
-        """Return the hop that writes last in a baseline layer, from 1 on."""
+        """Return for each packet the hop (from 1) that writes last in a baseline layer."""
         last = np.ones(len(packets), np.int64)
         for hop in range(2, hops + 1):
             last[self.random(packets, instance, hop) * np.uint64(hop) < 2**HASH_BITS] = hop
@@ -154,7 +154,8 @@ class Decoder:
 def packets_for_marks(hops: int, needed: int, rng: np.random.Generator) -> int:
     """Return how many packets a traceback method needs.
 
-    Each packet has one of MARKS marks of one hop, both at random. Each hop needs `needed` marks.
+    Each packet carries a random one of the MARKS marks of a random hop. The receiver needs `needed`
+    different marks of each hop.
     """
     marks = rng.integers(hops * MARKS, size=100 * hops * MARKS)
     values, first = np.unique(marks, return_index=True)

@@ -29,7 +29,7 @@ RECORDS: Mapping[str, np.dtype[Any]] = {
 SWITCH = Peer("10.9.0.1", qpn=0x10, psn=0)
 SERVER_PORT, OUT_PORT = 4, 2
 CHANGE, READ = 1, 2  # sessions in remote_memory.p4
-READ_QPN = FIRST_QPN + 1  # its requests are executed by this file
+READ_QPN = FIRST_QPN + 1  # of the queue pair whose requests MemoryServer executes
 SERVER_CLONES = 1
 READ_RESPONSE = 0x10
 # offsets in a frame of RoCEv2 over IPv4: network, transport, and RDMA header

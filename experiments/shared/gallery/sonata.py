@@ -126,7 +126,7 @@ def windows(background: int, attack_packets: int, seed: int) -> list[Stream]:
 def _attacks(rng: np.random.Generator, packets: int) -> list[NDArray[Any]]:
     """Return the packets of five attacks, each with one victim or attacker.
 
-    There are half as many hosts or ports on the other side as packets.
+    The other side has half as many hosts or ports as the attack has packets.
     """
     hosts, many = rng.integers(1 << 32, size=5), rng.integers(1 << 32, size=packets // 2)
     scanned = rng.choice(rng.permutation(1 << 16)[: packets // 2], packets)

@@ -22,7 +22,7 @@ from telemark.session.run import Run
 
 SWITCH, SOURCE, DESTINATION = "s1", "h1", "h2"
 LEAD_NS, SETTLE_NS = 100_000_000, 300_000_000
-# Packet rate of a trace. At much higher rates, bmv2 drops packets without a reason.
+# Packet rate of a trace. At much higher rates, bmv2 drops packets without reporting a reason.
 RATES_PPS: Mapping[str, int] = {"minip4": 50_000, "bmv2": 1_000}
 
 
@@ -92,9 +92,10 @@ async def send(net: Network, run: Run, frames: Sequence[bytes]) -> None:
 
 
 async def read_record(switch: fy.Switch, record: int, cells: int) -> NDArray[np.uint64]:
-    """Read a record (p4src/include/readout.p4) at the indices below `cells`; (cells, 8).
+    """Read the indices below `cells` of a record (p4src/include/readout.p4).
 
-    A row has the four values of ingress, and then those of egress. Raises ReadoutTimeoutError.
+    A row per index has the four values of ingress, and then those of egress. Raises
+    ReadoutTimeoutError.
     """
     async with Readouts(switch) as readouts:
         answers = await asyncio.gather(*(readouts.read(record, at) for at in range(cells)))

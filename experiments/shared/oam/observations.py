@@ -81,20 +81,20 @@ class Observed:
 
     events: list[Event] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
-    # shortest delays, which decide what is late
+    # shortest delays, which decide which packets are late
     shortest: list[MeasuredDelay] = field(default_factory=list)
     probes_ns: list[int] | None = None  # send times of probes; None for methods without probes
     reports: int = 0  # reports, switch readouts or probes
 
 
 class Segments:
-    """Delays of the parts of the path. find_late() needs all delays of a part."""
+    """Delays per part of the path. Add all delays before you call find_late()."""
 
     def __init__(self) -> None:
         self._seen: defaultdict[Places, list[tuple[MeasuredDelay, Times]]] = defaultdict(list)
 
     def add(self, where: Places, measured: MeasuredDelay, times: Times) -> None:
-        """Add a delay of packets of these times."""
+        """Add a delay. `times` are those of its packets."""
         self._seen[where].append((measured, times))
 
     def find_late(self, late_ns: int, found: Observed) -> None:
@@ -258,7 +258,7 @@ def _block_times(outcome: Outcome, block: BlockReport) -> Times:
 
 
 def _used_spines(records: Mapping[Point, PointRecord]) -> dict[str, int]:
-    """Return the number of packets at each spine that packets used."""
+    """Return the number of packets at each spine that received any."""
     used = {name: records[Point(name, ARRIVAL)].packets for name in SPINES}
     return {name: packets for name, packets in used.items() if packets}
 

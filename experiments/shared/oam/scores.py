@@ -53,7 +53,7 @@ def find_unexplained(outcome: Outcome, observed: Observed) -> list[Event]:
 def count_wrong_delays(outcome: Outcome, observed: Observed) -> int:
     """Count the late packets and blocks whose times differ from ground truth.
 
-    Also count wrong shortest delays, because with them, other delays would seem to be late.
+    Also count wrong shortest delays, because they would make other delays seem late.
     """
     late = [event.measured for event in observed.events if event.measured is not None]
     return sum(not len(outcome.point_times.match(each)) for each in (*late, *observed.shortest))

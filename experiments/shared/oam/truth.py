@@ -78,7 +78,7 @@ class PointTimes:
         return np.maximum.reduce(low), np.maximum.reduce(high)
 
     def match(self, seen: MeasuredDelay) -> NDArray[np.intp]:
-        """Return the packets that had the times of `seen`, or all packets of a block with them."""
+        """Return the packets with the times of `seen`, or of a block with these mean times."""
         ends = ((self.bounds(seen.start), seen.start_ns), (self.bounds(seen.end), seen.end_ns))
         chosen = np.logical_and.reduce([low != NEVER for (low, _), _ in ends])
         if seen.flow is not None:

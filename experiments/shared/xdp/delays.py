@@ -1,8 +1,8 @@
 """Measurement of forwarding latency with timestamps on arrival and at the end of the path.
 
-Two programs read the same clock. One runs just before the program of the candidate, the other just
-before the counter of departing packets. All programs run on one core with real-time priority
-(SCHED_FIFO).
+Two programs timestamp each packet with the same clock: one just before the candidate's program, the
+other just before the counter of departing packets. All programs run on one core with real-time
+priority (SCHED_FIFO).
 """
 
 import os

@@ -67,7 +67,7 @@ class State:
             self.invalid[header] = True
 
     def test(self, headers: Iterable[Path], *, is_valid: bool) -> State | None:
-        """Return the state if a condition about validity holds, or None if it cannot hold."""
+        """Return the state after a true condition about validity, or None if it cannot be true."""
         for header in headers:
             if is_valid and header not in self.tested and self.invalid.get(header):
                 return None

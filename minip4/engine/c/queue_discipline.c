@@ -44,8 +44,8 @@ static uint64_t ready_at(const struct queue *queue)
     return max(queue->pps.ready_ns, queue->bps.ready_ns);
 }
 
-/* Return when the port's next packet may be sent, or UINT64_MAX if no packet waits. Sets *which to
- * the highest queue that may send at that time. */
+/* Return the time at which the port may send its next packet, or UINT64_MAX if no packet waits.
+ * Sets *which to the highest queue that may send at that time. */
 static uint64_t next_send(const struct engine *e, const struct port *port, uint32_t *which)
 {
     const struct queue *queue = backlog_of(e, port)->queue;

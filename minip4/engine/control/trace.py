@@ -341,9 +341,9 @@ def _joined(words: Sequence[int]) -> int:
 
 
 def _name(header: m.Header, field: m.Field) -> str:
-    """Return the name in the P4 program.
+    """Return the name of a field in the P4 program: HEADER.FIELD.
 
-    For variables in `scalars`, this is the name of their field.
+    A variable is a field of `scalars`, and has the name of this field alone.
     """
     return field.name if header.name.startswith("scalars") else f"{header.name}.{field.name}"
 

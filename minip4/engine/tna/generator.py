@@ -15,7 +15,7 @@ from minip4.engine.tna.primitives import TnaStatements
 from minip4.engine.tna.tables import TnaTables
 
 LONGEST_PREFIX = 64  # bytes of intrinsic metadata before a frame; TNA_ROOM in tna.h is longer
-RECIRCULATION_PORTS = (68, 196, 324, 452)  # one in each pipe; pipeline.c
+RECIRCULATION_PORTS = (68, 196, 324, 452)  # one per pipe, as in pipeline.c
 NO_PORT = 511  # ucast_egress_port of a packet without a unicast copy
 
 # bits of parser_err

@@ -32,8 +32,8 @@ _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second switch on the same port must get an error
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_metadata_size", 64 * 1024),
-    # Keepalives detect controllers whose host vanished. So such a controller does not stay
-    # primary. A controller may send keepalives, too, at most every 5 s.
+    # Keepalives detect controllers whose host vanished, so that they do not stay primary. A
+    # controller may send keepalives, too, at most every 5 s.
     ("grpc.keepalive_time_ms", KEEPALIVE_MS),
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.keepalive_permit_without_calls", 1),

@@ -101,7 +101,8 @@ uint32_t virtual_open_udp(struct virtual *v, uint32_t node, uint16_t port)
     return v->inboxes++;
 }
 
-/* Open an inbox of a host. `place` is 0 if the host has none yet, and gets its number plus 1. */
+/* Open an inbox of a host. If *place is 0, the host has no such inbox yet; it is set to the inbox's
+ * number plus 1. */
 static uint32_t open_only(struct virtual *v, struct host *host, uint32_t *place)
 {
     struct inbox *inbox = *place ? NULL : make_inbox(v);

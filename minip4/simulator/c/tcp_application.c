@@ -52,8 +52,8 @@ static uint64_t rate_due_ns(const struct virtual_tcp_config *config, uint64_t by
     return config->start_ns + own_ns + silences * config->off_ns;
 }
 
-/* Write the data that are due and fit in the buffer. Returns when the application writes next,
- * unless an acknowledgement wakes it earlier. */
+/* Write the data that are due and fit in the buffer. Returns the time of the next write, unless an
+ * acknowledgement wakes the application earlier. */
 static uint64_t write_more(struct tcp *t)
 {
     const struct virtual_tcp_config *config = &t->connection->config;

@@ -99,7 +99,7 @@ uint64_t virtual_events(const struct virtual *v);
 uint64_t virtual_at_once(const struct virtual *v);
 /* Use all threads also where one thread is faster. Tests of races need this. */
 void virtual_stay_parallel(struct virtual *v);
-/* Return when the next event is due, or UINT64_MAX if there is none. */
+/* Return the time of the next event, or UINT64_MAX if there is none. */
 uint64_t virtual_next(struct virtual *v);
 
 /* --- the control plane ------------------------------------------------------------------------ */

@@ -67,8 +67,8 @@ void engine_receive(struct engine *engine, uint16_t port, struct packet *packet,
 void engine_prefetch(const struct engine *engine, uint16_t port);
 /* Second step of the prefetch, a little later: small tables and the probable egress port. */
 void engine_prefetch_more(const struct engine *engine, uint16_t port);
-/* Process all work of queues and links that is due by now_ns. Returns when the function must be
- * called again, or UINT64_MAX. */
+/* Process all work of queues and links that is due by now_ns. Returns the time at which to call the
+ * function again, or UINT64_MAX. */
 uint64_t engine_advance(struct engine *engine, uint64_t now_ns);
 
 /* The data plane holds the lock while it processes a batch of packets. Between two batches, a

@@ -75,8 +75,8 @@ void link_send(struct link *link, struct packet *packet, uint64_t now_ns);
  * lost. Otherwise, packet->time_ns is the arrival time, and the frame counts as delivered
  * immediately. */
 bool link_pass(struct link *link, struct packet *packet, uint64_t now_ns);
-/* Deliver the frames due by now_ns, in order. Returns when the function must be called again, or
- * UINT64_MAX if no frame is in flight. */
+/* Deliver the frames due by now_ns, in order. Returns the time at which to call the function again,
+ * or UINT64_MAX if no frame is in flight. */
 uint64_t link_advance(struct link *link, uint64_t now_ns);
 const struct link_counters *link_counters(struct link *link);
 

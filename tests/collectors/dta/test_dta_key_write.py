@@ -1,7 +1,8 @@
 """The store of Key-Write: found and missing values, query policies, faults of other stores.
 
-The store of the prototype computed the slots of later copies over the wrong bytes. It returned data
-in a byte order that depended on the reader. See the tests of copies and of byte order.
+The store of the prototype had two faults. It hashed the wrong bytes to find the slots of all copies
+but the first, and it returned data in a byte order that depended on the reader. See the tests of
+copies and of byte order.
 """
 
 import subprocess

@@ -361,7 +361,7 @@ SUB = (
     " { state start { x = 0xaa; y = 0xbb; transition accept; } }"
 )
 IN_PARSER = {
-    # declarations, locals of the parser, body of the state, packet, start of the output packet
+    # declarations, locals of the parser, body of the state, input packet, start of the output
     "sub-parser": (
         SUB,
         "S() s;",

@@ -1,4 +1,4 @@
-"""A probe determines rates and bounds. These determine the block length."""
+"""A capacity probe determines rate and delay bounds, and these determine the block length."""
 
 import argparse
 from contextlib import nullcontext

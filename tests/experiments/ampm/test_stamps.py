@@ -113,7 +113,7 @@ def test_in_virtual_time_hosts_know_it_exactly() -> None:
 
 
 def test_on_bmv2_a_packet_is_stamped_while_it_is_inside() -> None:
-    """On bmv2, the bounds of both timestamps of a packet are its entry into bmv2 and its exit.
+    """On bmv2, both timestamps of a packet lie between its entry into bmv2 and its exit.
 
     The times that the panel has captured do not change these bounds.
     """

@@ -1,4 +1,4 @@
-"""Link rates, compared with the times of departure and arrival: every deviation is detected."""
+"""The check of link rates detects every frame that departs or arrives at a wrong time."""
 
 import numpy as np
 import pytest

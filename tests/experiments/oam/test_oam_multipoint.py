@@ -32,8 +32,8 @@ def observed(
 ) -> Observed:  # fmt: skip
     """Return what the method observes in blocks 10, 11, ...
 
-    In the last block, packets are `delays_us` late at points (times the number of packets), and the
-    switches have these samples.
+    In the last block, the delays of a point's packets add up to `delays_us`, and the switches have
+    these samples.
     """
     reports = []
     for block, packets in enumerate(blocks, start=10):

@@ -70,7 +70,7 @@ def captures(monkeypatch: pytest.MonkeyPatch) -> dict[str, Frames]:
 
 
 class Net:
-    """Network whose captures have the names SWITCH-NEIGHBOUR-WHAT, inner ones with `+` behind."""
+    """Network with captures SWITCH-NEIGHBOUR-WHAT. The names of inner captures end with `+`."""
 
     has_panels = False
 
@@ -145,7 +145,7 @@ def test_data_packets_have_delays_spines_and_blocks(fabric: dict[str, Frames]) -
 
 @pytest.fixture
 def bmv2_fabric(fabric: dict[str, Frames]) -> dict[str, Frames]:
-    """The same captures, and equal ones between panels and bmv2."""
+    """Captures as in fabric(), and the same captures between panels and bmv2."""
     for name in [*fabric]:
         switch, neighbour, what = name.split("-")
         other = {"in": "out", "out": "in"}[what]

@@ -79,7 +79,7 @@ static void mirror(struct engine *e, struct packet *packet, uint32_t prefix)
     replicate(e, to, copy, traced, INSTANCE_INGRESS_CLONE);
 }
 
-/* Put a packet without metadata before its frame into the queue of ingress. */
+/* Put a packet into the queue of ingress. There must be no metadata in front of its frame. */
 static void put_again(struct engine *e, struct packet *packet, enum instance_type type,
                       uint16_t port)
 {

@@ -86,8 +86,8 @@ def test_what_went_into_bmv2_and_what_came_out_is_counted_at_the_panel() -> None
 def test_a_queue_with_a_rate_has_the_usual_depth_unless_it_was_given_one() -> None:
     """A queue with a rate gets the default depth of networks (64), unless its depth was set before.
 
-    With a rate, the queue of bmv2 is the queue of the network. Without a rate, it only buffers
-    packets while bmv2 waits for a core.
+    With a rate, packets of the network queue in bmv2. Without a rate, the queue of bmv2 only
+    buffers packets while bmv2 waits for a core.
     """
     asked = []
     # no process is needed, because the test uses only the Thrift calls
