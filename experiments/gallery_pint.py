@@ -105,8 +105,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
                          "and 70 % in the baseline layer instead of 75 %"),
             Reproduction("mean packets, 59 hops, 2 x 8 bits", "6.3, Figure 10", "42", (41.5, 42.5),
                          of(MOST_HOPS, TWICE_8, "mean_packets"),
-                         "cause not found. Measured with the probabilities of the authors' program; with "
-                         "those of the paper's formulas (75 %, 0.30 or 0.43): 73 or 90 packets"),
+                         "cause not found, with the probabilities of the authors' program. With "
+                         "those of the paper's formulas (75 %, 0.30 or 0.43), 73 or 90 are needed"),
             Reproduction("mean packets, 59 hops, AMS2 (m = 5)", "6.3", "1K to 1.5K", (1000, 1500),
                          marked, "the published bounds are rounded"),
         ]  # fmt: skip
