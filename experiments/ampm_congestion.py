@@ -11,8 +11,8 @@ Claim: Loss and delay of one flow rise together when its link is congested. Both
 congested blocks, and by the same amount as in ground truth.
 
 Published: "Time-Muxed Parsing in Marking-based Network Telemetry" (SYSTOR 2019): its evaluation
-shows one value of loss and delay per period for one flow. Both rise when load is added to a path
-with 5 % loss and 0.5 s of delay.
+shows one value of loss and delay per period for one flow. Loss and delay rise when load is added to
+a path with 5 % loss and 0.5 s of delay.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

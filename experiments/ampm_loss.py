@@ -219,7 +219,7 @@ def measure_losses(
     return losses
 
 
-Values = tuple[bool, int | None, int | None, int | None]  # read, packets, measured and true loss
+Values = tuple[bool, int | None, int | None, int | None]  # is read, packets, loss, true loss
 
 
 def measure_colour_loss(

@@ -10,8 +10,8 @@ program and of a hash map of the kernel. BPF_PROG_TEST_RUN generates the frames,
 include no NIC and no driver.
 
 Claim: HeavyKeeper finds 99 % of the top 20 flows in 64 KB. FREQUENT keeps its guarantee for every
-flow. Both need at most 0.6 times the CPU time of a hash map (each minus the CPU time of an empty
-program).
+flow. Both algorithms need at most 0.6 times the CPU time of a hash map (each minus the CPU time of
+an empty program).
 
 Published: Golab et al. (IMC 2003): finds frequent items over sliding windows and misses none above
 twice a known error. Yang et al. (USENIX ATC 2018): HeavyKeeper needs little memory.

@@ -124,7 +124,7 @@ class Reader:
         return _entries(batches)
 
     def _distances(self) -> NDArray[np.int64]:
-        """Return for each slot how many batches after the next batch to read its batch was written.
+        """Return for each slot the distance of its batch from the next batch to read, in batches.
 
         The result has shape (batches,), and starts at the slot that is read next. A value is
         negative if the batch in the slot was already read, or was written one lap earlier.

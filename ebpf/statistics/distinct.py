@@ -4,9 +4,10 @@ Flajolet, Fusy, Gandouet, Meunier, AofA 2007.
 
 With m registers, the standard error is 1.04 / sqrt(m). The estimator is Ertl's ("New cardinality
 estimation algorithms for HyperLogLog sketches", 2017, section 4). The original estimator counts
-empty registers if there are few flows, and uses the harmonic mean if there are many. It is biased
-where it changes between the two. Ertl's estimator is not. The distribution of a register is known
-exactly: after n distinct flows, the register is at most k with probability (1 - 2^-k / m)^n.
+empty registers if there are few flows, and uses the harmonic mean if there are many. The estimator
+is biased where it changes from one method to the other. Ertl's estimator is not. The distribution
+of a register is known exactly: after n distinct flows, the register is at most k with probability
+(1 - 2^-k / m)^n.
 """
 
 from __future__ import annotations

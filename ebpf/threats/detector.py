@@ -91,7 +91,7 @@ class Detector:
         self.refused = self.replaced = 0
 
     def poll(self) -> list[Alert]:
-        """End a window. Return its alerts; those with more packets come first."""
+        """End a window. Return the alerts of this window; those with more packets come first."""
         raw = self._buffers.flip()
         when_ns = time.monotonic_ns()
         self.totals = Totals.of(raw["totals"][:, 0])

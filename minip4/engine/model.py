@@ -450,7 +450,7 @@ class TnaParser:
 class TnaPipeline:
     """A pipeline of TNA; its deparsers are 2 * i (ingress) and 2 * i + 1 of the program."""
 
-    pipes: frozenset[int]  # one pipeline alone processes the packets of all
+    pipes: frozenset[int]  # whose packets it processes; all pipes if it is the only one
     names: tuple[str, str]  # of its ingress and egress among the pipelines of the program
     parsers: tuple[tuple[TnaParser, ...], tuple[TnaParser, ...]]  # of ingress and egress
 

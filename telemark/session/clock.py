@@ -15,7 +15,7 @@ class ReadableClock(Protocol):
         """Return nanoseconds since an arbitrary start."""
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return at or just after `time_ns`. If that time has passed, return immediately."""
+        """Wait until `time_ns`. If that time has passed, return immediately."""
 
 
 class Clock(ReadableClock, Protocol):
@@ -33,7 +33,7 @@ class RealClock:
         return time.monotonic_ns()
 
     async def sleep_until(self, time_ns: int) -> None:
-        """Return at or just after `time_ns`. If that time has passed, return immediately."""
+        """Wait until `time_ns`. If that time has passed, return immediately."""
         while (left_ns := time_ns - self.now_ns()) > 0:
             await asyncio.sleep(left_ns / 1e9)
 

@@ -140,7 +140,7 @@ def test_an_option_too_long_for_ipv6_is_refused() -> None:
         Trace(TraceType.HOP_NODE, nodes=nodes).encode()
 
 
-# Fields of Wireshark, and their names here. Each is one value per node.
+# Fields of Wireshark, and their names here. Each field has one value per node.
 WIRESHARK = {
     "hlim": ("hop_limit", "hop_limit_wide"), "id": ("node",), "iif": ("ingress",),
     "eif": ("egress",), "tss": ("seconds",), "tsf": ("fraction",), "trdelay": ("transit_delay",),

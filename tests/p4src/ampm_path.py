@@ -160,7 +160,7 @@ class Switch:
         return 1000 * ((time_us + self._ahead_us) % (1 << (CLOCK_BITS + 1)))
 
     def read(self, record: int, index: int) -> tuple[Record, Record]:
-        """Read a record with a readout packet. Return it for arrivals, and for departures."""
+        """Read a record with a readout packet. Return the values for arrivals and departures."""
         _, *v = self.ask(record, index, READING_US)
         return Record(v[0], (v[1], v[2], v[3])), Record(v[4], (v[5], v[6], v[7]))
 

@@ -85,7 +85,8 @@ def test_an_empty_queue_is_not_reported() -> None:
 def test_a_full_queue_is_reported_up_to_the_quota() -> None:
     """Of five packets that find the queue full, only the first three are reported: the quota.
 
-    With `full` 0, each packet finds the queue full. With `calm` 0, no packet finds it empty again.
+    With `full` 0, each packet finds the queue full. With `calm` 0, no packet finds the queue empty
+    again.
     """
     switch = queue_reports(0, 0, 3)
     left = [switch.send(udp()) for _ in range(5)]

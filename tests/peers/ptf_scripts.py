@@ -44,7 +44,7 @@ def key_word(
     low: int | None = None,
     high: int | None = None,
 ) -> str:
-    """Return the word of a script for a key field. The name of a validity lacks its last `$`."""
+    """Format a key field as in an STF script. The name of a validity lacks its last `$`."""
     text = str(value)
     if low is not None:
         text = f"{low}..{high}"

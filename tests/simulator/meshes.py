@@ -176,7 +176,7 @@ class Mesh:
         )
 
     def run(self) -> Iterator[list[Partition]]:
-        """Run the network to its end. Yield its partitions after each third of the time."""
+        """Run the network to its end. Yield the partitions after each third of the time."""
         for third in (1, 2, 3):
             until_ns = START_NS + third * LASTS_NS // 3
             # With few events per call, threads are used even on a loaded machine.

@@ -144,7 +144,7 @@ def test_wred(tmp_path: Path) -> None:
 def test_wred_uses_the_average(tmp_path: Path) -> None:
     switch = wred(tmp_path)
     switch.register_write("IC.wred", 1, 1000 << 192 | 100 << 128 | 101 << 64)
-    for time_ns in (0, 10, 110):  # the average of a depth of 1000 after 10 ns is 10, then 104
+    for time_ns in (0, 10, 110):  # depth 1000: the average is 10 after 10 ns, then 104
         got = switch.process(1, data(1, b=1000), time_ns)[0][1][1]
         assert got == (9 if 1000 * (1 - math.exp(-time_ns / 1000)) >= 101 else 6)
 

@@ -40,6 +40,6 @@ def test_copies_to_the_cpu_leave_through_its_link(
     body = BODY.format(program=str(program), port=port)
     process = start_experiment(body, where)
     output, errors = process.communicate()
-    assert process.returncode in (0, 1), output + errors  # 1: there are no checks
+    assert process.returncode in (0, 1), output + errors  # 1, because there are no checks
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["metrics"] == {"h2": 10, "h3": copies}

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The CRC register after 8 bytes in which all bits are ones. They replace the LRH (IBTA
+/* The CRC register after 8 bytes in which all bits are ones. These bytes replace the LRH (IBTA
  * A16.5.1). */
 static const uint32_t crc_after_lrh = 0xdebb20e3;
 

@@ -130,7 +130,7 @@ def check_utilisation(links: Sequence[pcap.Frames]) -> Check:
         reported = np.ascontiguousarray(rows[:, at : at + 4]).view(">u4")[:, 0].astype(np.int64)
         window = (after.time_ns // 1000 // WINDOW_US).astype(np.int64)
         # The egress counts packets with their length at the ingress, i.e. on the previous link.
-        # Links are FIFO, so frame n of that link is also frame n of this link.
+        # Links are FIFO, so frame n of the previous link is also frame n of the next link.
         used = np.bincount(window - window[0], weights=before.length)
         bytes_before = np.concatenate([[0], used])[window - window[0]]
         expected = bytes_before * 8e6 / (RATE_BPS * WINDOW_US) * 1e6

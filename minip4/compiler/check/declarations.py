@@ -338,7 +338,7 @@ def control_plane_name(d: syntax.Declaration) -> str:
 def _is_no_action(d: syntax.Declaration) -> bool:
     """Return whether an action is NoAction by name and body.
 
-    Dumps of p4c contain one per table.
+    Dumps of p4c contain such an action per table.
     """
     if not isinstance(d, syntax.Action) or d.parameters or d.body.statements:
         return False

@@ -166,7 +166,8 @@ class Count(Operation):
 class ExecuteMeter(Operation):
     """Sets `result` to the packet's colour: 0 green, 1 yellow, 2 red.
 
-    In TNA, `adjustment` bytes are left out, and `colour` is the packet's colour before.
+    In TNA, the meter does not count `adjustment` bytes, and `colour` is the packet's earlier
+    colour.
     """
 
     meter: str

@@ -14,7 +14,7 @@ from minip4.engine.tna.check import check_program, primitives
 from minip4.engine.tna.primitives import TnaStatements
 from minip4.engine.tna.tables import TnaTables
 
-LONGEST_PREFIX = 64  # bytes of intrinsic metadata before a frame; TNA_ROOM in tna.h is longer
+LONGEST_PREFIX = 64  # bytes of intrinsic metadata in front of a frame; less than TNA_ROOM in tna.h
 RECIRCULATION_PORTS = (68, 196, 324, 452)  # one per pipe, as in pipeline.c
 NO_PORT = 511  # ucast_egress_port of a packet without a unicast copy
 
@@ -212,7 +212,7 @@ class TnaGenerator(Generator):
         return size
 
     def _ingress_bytes(self) -> int:
-        """Return the number of bytes before a received frame."""
+        """Return the number of metadata bytes in front of a received frame."""
         return self._prefix_bytes(names.INGRESS) + self._tna.port_metadata_bytes
 
     # --- ingress ---------------------------------------------------------------------------

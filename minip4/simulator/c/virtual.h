@@ -12,7 +12,7 @@
 
 enum { VIRTUAL_NO_CPU = 0xffff, VIRTUAL_NONE = UINT32_MAX, VIRTUAL_MAX_THREADS = 64 };
 
-/* The functions of an engine. Each P4 program has its own shared object with them. */
+/* The functions of an engine. Each P4 program has its own shared object with these functions. */
 struct virtual_calls {
     void (*prefetch)(const struct engine *, uint16_t);
     void (*prefetch_more)(const struct engine *, uint16_t);

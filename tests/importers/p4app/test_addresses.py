@@ -66,8 +66,8 @@ def test_l3_is_a_network_for_each_host() -> None:
 
 
 def test_the_order_of_links_is_that_of_mininets_graph() -> None:
-    # Each link belongs to that of its two nodes whose name sorts first: the link of web to s1, and
-    # the link of client to client. The node s1 occurs before client.
+    # Each link belongs to the node whose name sorts first: the link of web to s1, and the link of
+    # client to client. The node s1 occurs before client.
     network = parse_links("s1-s2", "client-s2", "s1-web")
     names = [(each.one.node, each.two.node) for each in sort_by_nodes(network)]
     assert names == [("s1", "s2"), ("s1", "web"), ("client", "s2")]

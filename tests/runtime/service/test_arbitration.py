@@ -131,7 +131,7 @@ async def refusal(running: Bench, role: str = "") -> grpc.aio.AioRpcError:
 
 
 async def end(running: Bench, stream: Any) -> None:
-    """Close a stream. Wait until the server has removed it."""
+    """Close a stream. Wait until the server has removed the stream."""
     before = running.device.arbitration._streams
     await stream.done_writing()
     while running.device.arbitration._streams == before:
