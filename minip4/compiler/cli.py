@@ -91,7 +91,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     # Options of p4c with only one possible value here. With them, command lines of p4c need no
     # change.
     for names, values in _P4C_OPTIONS.items():
-        parser.add_argument(*names, choices=values, help=f"as in p4c; only {' or '.join(values)}")
+        meaning = f"option of p4c; only {' or '.join(values)} is possible"
+        parser.add_argument(*names, choices=values, help=meaning)
 
 
 def run(args: argparse.Namespace) -> int:

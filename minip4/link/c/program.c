@@ -48,8 +48,8 @@ static void tell_lost(void *user, uint64_t now_ns, const uint8_t *frame, uint32_
     driver->link_drop(driver->user, direction->out, now_ns, frame, length);
 }
 
-/* Send the queued frames that the link can send by now_ns. The sending time of each frame is when
- * the link became free. */
+/* Send the queued frames that the link can send by now_ns. The sending time of a frame is the time
+ * at which the link became free. */
 static void send_waiting(struct direction *direction, uint64_t now_ns)
 {
     while (direction->first && link_free_at(direction->link) <= now_ns) {

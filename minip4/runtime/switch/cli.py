@@ -71,7 +71,7 @@ def add_switch_options(parser: argparse.ArgumentParser) -> None:
         help="priority queues per port, 1 to 8; the highest is served first (default: 1)"
     )  # fmt: skip
     add("--deflect-on-drop", action="store_true",
-        help="process packets dropped by a full queue in egress, with instance_type 7"
+        help="if a full queue drops a packet, first process it in egress, with instance_type 7"
     )  # fmt: skip
     add("--seed", type=_natural, default=0, metavar="N",
         help="seed of random() in the program (default: 0)")  # fmt: skip
