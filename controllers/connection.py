@@ -59,7 +59,8 @@ _schemas = P4SchemaCache()
 def _p4info(path: Path) -> p4i.P4Info:
     """Return the content of a P4Info file.
 
-    It is read only once for all switches with this program, because it does not change in a run.
+    The file is read only once for all switches with the same program, because it does not change in
+    a run.
     """
     info = text_format.Parse(path.read_text(), p4i.P4Info())
     for table in info.tables:

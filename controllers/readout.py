@@ -160,7 +160,7 @@ class Readouts:
 def _half_of(trip_ns: int) -> float:
     """Return the maximum error (us) of an offset that was computed from one round trip.
 
-    It is half of the duration of the round trip, plus half of the resolution.
+    This error is half of the duration of the round trip, plus half of the resolution.
     """
     return trip_ns / 2000 + RESOLUTION_US / 2
 

@@ -301,7 +301,7 @@ def make_checks(
 def is_calm(period: Period, options: argparse.Namespace) -> bool:
     """Return whether a block starts with an empty queue.
 
-    This is so if neither the block nor the previous block has background traffic.
+    The queue is empty if neither the block nor the previous block has background traffic.
     """
     before = phase_loads(options)[max(period.block - 1, 0) // options.blocks]
     return not period.load and not before

@@ -246,7 +246,8 @@ def mean_error_variance_check(results: Results, options: argparse.Namespace) -> 
 def mean_sd_us(case: Case, options: argparse.Namespace) -> float:
     """Return the predicted sd of the error of the mean delay under loss.
 
-    It is L sqrt(p / (12 n (1 - p))), with block length L, loss ratio p and n packets per block.
+    The result is L sqrt(p / (12 n (1 - p))), with block length L, loss ratio p and n packets per
+    block.
     """
     packets = options.rate * case.schedule.block_us / 1e6
     return case.schedule.block_us * math.sqrt(case.loss / (12 * packets * (1 - case.loss)))

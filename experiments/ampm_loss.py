@@ -256,7 +256,7 @@ def measure_pulse_loss(
 def lost_sequences(outcome: Outcome, flow: Flow, segment: str) -> NDArray[np.int64]:
     """Return the sequence numbers of the packets that a segment lost.
 
-    They are from link logs or, for the whole path, from the receiver.
+    The numbers are from link logs or, for the whole path, from the receiver.
     """
     first, second = SEGMENTS[segment]
     if segment == "end to end":

@@ -1,10 +1,10 @@
 """CocoSketch: how accurate are the sizes of six partial keys from one sketch?
 
 A trace with Zipf-distributed flow sizes passes one switch, which runs CocoSketch on the five fields
-of a flow. The controller reads all buckets. From them, it computes the sizes of six keys: the five
-fields, both addresses, source and source port, destination and destination port, source, and
-destination. The mean relative error of heavy hitters is compared with that of a Count-Min sketch
-and of a Count sketch per key, which share the same memory.
+of a flow. The controller reads all buckets. From the buckets, the controller computes the sizes of
+six keys: the five fields, both addresses, source and source port, destination and destination port,
+source, and destination. The mean relative error of heavy hitters is compared with that of a
+Count-Min sketch and of a Count sketch per key, which share the same memory.
 
 Paper: Zhang, Liu, Wang, Yang, Li, Miao, Liu, Zhang and Jiang: CocoSketch: High-Performance
 Sketch-based Measurement over Arbitrary Partial Key Query. SIGCOMM 2021.

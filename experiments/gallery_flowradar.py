@@ -16,11 +16,11 @@ counts (5.1, Figure 5). With three hash functions, SingleDecode needs 1.24 cells
 neighbours need only 8,000 cells each for 10,000 flows, if counts are not decoded (4.3).
 
 Differences: The paper simulated a fat tree with 80 switches, where each flow passes several
-switches. It does not give the number of hash functions for 8,000 cells. This run has three, because
-four need over 9,000 cells. The memory for 100,000 flows is computed from the smallest table that
-the model decodes, and from the filter of the equation in 4.3. The paper gives the memory with which
-99 % of the runs succeed. Our number is a mean; for 99 % of the runs, 0.2 % more is needed. In the
-runs, the filter is made for 30 % more flows than the table. With the paper's filter, a false
+switches. The paper does not give the number of hash functions for 8,000 cells. This run has three,
+because four need over 9,000 cells. The memory for 100,000 flows is computed from the smallest table
+that the model decodes, and from the filter of the equation in 4.3. The paper gives the memory with
+which 99 % of the runs succeed. Our number is a mean; for 99 % of the runs, 0.2 % more is needed. In
+the runs, the filter is made for 30 % more flows than the table. With the paper's filter, a false
 positive spoils the counts in one of 10 runs of NetDecode. In real time and with --quick, the tables
 are for 500 flows, and only NetDecode is compared.
 """

@@ -18,10 +18,10 @@ of events, which are not in the abstract; so only the coverage is compared.
 Differences: The rates of events above are ours; with them, the traffic of events is about 0.01 %. A
 P4 program of v1model cannot read packets that a full queue drops. So packets are numbered in front
 of the queue, and the next switch notices these drops as losses. There are no pause frames. Notices
-to the previous switch are never lost. Each report is a packet of its own, but only its events count
-as monitoring traffic, with 24 bytes each, because the paper's switches send many events in one
-packet. On bmv2, the links are outside of the switch, so there is no congestion, and the trace is
-short, so one packet in 100 is lost.
+to the previous switch are never lost. Each report is a packet of its own, but the paper's switches
+send many events in one packet. So only 24 bytes per event count as monitoring traffic. On bmv2, the
+links are outside of the switch, so there is no congestion, and the trace is short, so one packet in
+100 is lost.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment

@@ -124,7 +124,7 @@ class Outcome:
     def _true_on_bmv2(self, hop: int, error_ns: float) -> dict[str, Interval]:
         """Return the bounds of true values on bmv2.
 
-        It timestamps packets at any time inside bmv2.
+        bmv2 timestamps packets at any time while they are inside bmv2.
         """
         into_ns, out_ns = self.inside[hop]
         none = np.zeros_like(into_ns)

@@ -114,7 +114,7 @@ REAL = ("resync", "UC")
 class SentRecords:
     """Numbers of records that a switch sent again or late, and of resets.
 
-    They are from captures.
+    The numbers are from captures.
     """
 
     # number of records (with the lost record) whose PSNs were used again by later records

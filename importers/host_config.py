@@ -1,8 +1,8 @@
 """Interpreter of commands that configure a host's routes and neighbours.
 
-It supports the syntax of iproute2 and of net-tools (`route add default gw ...`, `arp -s ...`), but
-needs neither of them. net-tools is often not installed. The settings also apply in virtual time,
-where hosts have no shell.
+The interpreter supports the syntax of iproute2 and of net-tools (`route add default gw ...`, `arp
+-s ...`), but needs neither of them. net-tools is often not installed. The settings also apply in
+virtual time, where hosts have no shell.
 """
 
 from collections.abc import Iterable

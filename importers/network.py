@@ -102,7 +102,7 @@ class DescribedNetwork:
 class DescribedTopo(Topo):
     """Mininet topology of a network description.
 
-    It has the interface names and the static neighbours of the description.
+    The topology has the interface names and the static neighbours of the description.
     """
 
     def build(self, network: DescribedNetwork) -> None:

@@ -100,9 +100,9 @@ class LeafSpine(Topo):
 class FatTree(LeafSpine):
     """Fat-tree of switches with k ports (Al-Fares, Loukissas and Vahdat 2008).
 
-    It has k pods, and (k/2)^2 core switches. Each pod has k/2 edge switches and k/2 aggregation
-    switches. Each edge switch has k/2 hosts. Edge switches are the leaves of a LeafSpine, and
-    aggregation switches are its spines. Raises ValueError if k is odd.
+    The fat-tree has k pods, and (k/2)^2 core switches. Each pod has k/2 edge switches and k/2
+    aggregation switches. Each edge switch has k/2 hosts. Edge switches are the leaves of a
+    LeafSpine, and aggregation switches are its spines. Raises ValueError if k is odd.
     """
 
     def __init__(self, k: int = 4, **link: float | str) -> None:

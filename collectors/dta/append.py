@@ -100,7 +100,7 @@ class Reader:
     def waiting(self) -> int:
         """Number of unread batches up to the head of the list.
 
-        It includes batches that were lost or overwritten.
+        The number includes batches that were lost or overwritten.
         """
         return max(int(self._distances().max()) + 1, 0)
 
@@ -151,7 +151,7 @@ def _numbers(ring: NDArray[Any]) -> NDArray[np.int64]:
 def _ahead(numbers: NDArray[np.int64], number: int) -> NDArray[np.int64]:
     """Return the distance from `number` to each batch number.
 
-    It is -1 for batches that were never written.
+    The distance is -1 for batches that were never written.
     """
     half = NUMBERS // 2
     ahead: NDArray[np.int64] = (numbers - number + half) % NUMBERS - half

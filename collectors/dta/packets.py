@@ -248,7 +248,7 @@ class ShortNack(_Report):
     def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **__: Any) -> type[Packet]:
         """Choose Telemark's format if the payload is longer than a ShortNack.
 
-        Both formats use the same port.
+        Telemark's format and that of the prototype use the same port.
         """
         return DTA if _pkt is not None and len(_pkt) > 2 else cls
 
@@ -266,7 +266,7 @@ PROTOTYPES: dict[int, type[_Report]] = {
 def decode(payload: bytes, base: type[Packet] = DTA) -> Packet:
     """Decode a UDP payload.
 
-    It is one report or NACK with the base header `base`.
+    The payload is one report or NACK with the base header `base`.
 
     Raises ValueError if the version or the opcode is unknown, a value is out of range, or the
     length is wrong. The parser of a translator drops such payloads.

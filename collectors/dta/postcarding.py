@@ -54,7 +54,7 @@ class Paths:
 class Postcards:
     """Hash table of chunks, in which each key has `copies` slots.
 
-    It also has a list of the values that hops may have.
+    The hash table also has a list of the values that hops may have.
     """
 
     def __init__(self, chunks: NDArray[Any], values: ArrayLike, copies: int) -> None:

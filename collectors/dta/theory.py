@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 def overwritten(age: ArrayLike, copies: int) -> Floats:
     """Return the probability that a copy of this age was overwritten.
 
-    It is also the probability that a slot was written, for a store whose load equals `age`.
+    This is also the probability that a slot was written, if the load of the store equals `age`.
     """
     return -np.expm1(-np.asarray(age, np.float64) * copies)
 

@@ -1,6 +1,6 @@
 """Clock offsets between neighbouring switches.
 
-They are computed from packets in both directions of a link.
+Offsets are computed from packets in both directions of a link.
 
 The measured latency of a link is the actual latency plus the clock offset between the two ends. The
 two directions have opposite clock offsets. So the estimated offset is half of the difference

@@ -133,7 +133,7 @@ class ConnectionManager:
     ) -> tuple[Attribute, bytes] | None:
         """Handle a DREQ.
 
-        It is stale unless it contains both IDs and our queue pair (12.6.10).
+        A DREQ is stale unless it contains both IDs and our queue pair (12.6.10).
         """
         connection = self._connections.get((source, their_id))
         if connection is not None:

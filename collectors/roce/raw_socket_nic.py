@@ -89,7 +89,7 @@ class RawSocketNic:
     def _open_bypass(self, interface: str) -> int:
         """Return the file descriptor of a new bypass, or -1.
 
-        It is -1 if the kernel is older than 6.6, or if BPF is not permitted.
+        The result is -1 if the kernel is older than 6.6, or if BPF is not permitted.
         """
         bypass: int = self._library.roce_bypass_open(interface.encode(), self.nic.gid)
         number = ctypes.get_errno()
@@ -112,7 +112,7 @@ class RawSocketNic:
 def _bind_silent_socket(address: str) -> socket.socket:
     """Open a socket at the RoCE port that receives nothing.
 
-    It stops the kernel from answering RoCE packets with ICMP "port unreachable".
+    The socket stops the kernel from answering RoCE packets with ICMP "port unreachable".
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     kernel = socket.socket(family, socket.SOCK_DGRAM)

@@ -37,7 +37,7 @@ REFUSED = ("duplicate_request", "out_of_seq_request", "send_rnr_err", "out_of_se
 class Verbs(Endpoint):
     """See Endpoint.
 
-    It uses the device that has the IPv4 or IPv6 address `address`, with RoCEv2.
+    This endpoint uses the device that has the IPv4 or IPv6 address `address`, with RoCEv2.
     """
 
     def __init__(self, address: str, *, receives: int = 256) -> None:

@@ -1,6 +1,6 @@
 """Peers that use an RDMA NIC or rdma_rxe, for tests and comparisons.
 
-They use libibverbs and librdmacm.
+These peers use libibverbs and librdmacm.
 """
 
 import contextlib

@@ -145,8 +145,8 @@ def pulse_delay(first: PointRecord, second: PointRecord) -> Delay:
 def first_packet_delay(first: PointRecord, second: PointRecord) -> Delay:
     """Return the time of the first packet at the second point, minus that at the first point.
 
-    This is the delay of one packet, unless the first packet was lost or overtaken. If packets were
-    lost, `problem` is set, because the first packet may be one of them.
+    The result is the delay of one packet, unless the first packet was lost or overtaken. If packets
+    were lost, `problem` is set, because the first packet may be one of them.
     """
     if first.packets != second.packets or not first.packets:
         return Delay(first.block, None, _counts(first, second))

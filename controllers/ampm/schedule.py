@@ -52,8 +52,8 @@ class Schedule:
     def reading_us(self, block: int) -> int:
         """Return when to read the counters of a block: half a block after its end.
 
-        This time is in the middle between the block and the next block of its colour (RFC 9341
-        section 3.1).
+        The time to read is in the middle between the block and the next block of its colour (RFC
+        9341 section 3.1).
         """
         return self.start_us(block + 1) + self.block_us // 2
 
@@ -81,7 +81,7 @@ class Schedule:
     def multiplexed_window(self) -> ClockRange:
         """Return a match on the time for multiplexed pulses.
 
-        This time is the first 1/32 of the second half of each block.
+        The match covers the first 1/32 of the second half of each block.
         """
         low_bits = self.block_us >> PULSE_WINDOW_SHIFT
         return ClockRange(self.block_us // 2, self.block_us - low_bits)

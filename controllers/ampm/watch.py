@@ -32,8 +32,8 @@ class LimitError(TestbedError):
 class Bounds:
     """Bounds of a domain, in microseconds.
 
-    They are the maximum difference between two clocks (A in RFC 9341 section 5), and the maximum
-    delay of a path (D).
+    The bounds are the maximum difference between two clocks (A in RFC 9341 section 5), and the
+    maximum delay of a path (D).
     """
 
     clock_error_us: float = 0
@@ -156,8 +156,8 @@ class WatchedFlow:
     def priority(self) -> int:
         """Return the priority of the flow's entry.
 
-        It increases with the number of key bits that are not wildcards. For equal numbers of bits,
-        the flow with the lower number has the higher priority.
+        The priority increases with the number of key bits that are not wildcards. For equal numbers
+        of bits, the flow with the lower number has the higher priority.
         """
         return (known_bits(self) + 1 << NUMBER_BITS) - self.number
 

@@ -179,7 +179,7 @@ async def flush_rows(switch: fy.Switch, service: int, store: PostcardStore) -> N
 async def flush_columns(switch: fy.Switch, service: int, store: SketchStore, sketch: int) -> None:
     """Make the translator write incomplete columns of a sketch.
 
-    These are columns that some reporters have not sent yet.
+    Incomplete columns are columns that some reporters have not sent yet.
     """
     await _ask(
         switch, _FLUSH_COLUMN, service,

@@ -28,7 +28,7 @@ INSTRUCTIONS = Instruction.NODE_ID
 class Sink(Sender):
     """INT sink.
 
-    It reports the paths of flows that leave the domain at this switch; see Sender.
+    The sink reports the paths of flows that leave the domain at this switch; see Sender.
 
     The watch list matches packets after their INT marks were removed, as outside the domain. A path
     is reported when it is new or has changed, when the queue of the flow reaches the congestion

@@ -108,7 +108,7 @@ async def configure(
     """Fill the tables of all switches, and create their clone sessions.
 
     `clock_offsets_us` maps each switch to the offset of its clock (Readouts.clock_offset). Without
-    it, all offsets are zero. `more` configures programs that extend the INT program. Raises
+    this map, all offsets are zero. `more` configures programs that extend the INT program. Raises
     TestbedError and finsy's P4ClientError.
     """
     offsets_us = clock_offsets_us or {}
@@ -237,7 +237,7 @@ def _queue_entry(port: int, reports: QueueReports) -> fy.P4TableEntry:
 def _millionths_per_byte(rate_bps: float | None) -> int:
     """Return by how many millionths one byte in a window increases the utilisation, times 2^32.
 
-    It is 0 if the rate of the port is unknown.
+    The result is 0 if the rate of the port is unknown.
     """
     if not rate_bps:
         return 0

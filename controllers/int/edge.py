@@ -1,6 +1,6 @@
 """Edge programs on the hosts of an INT domain.
 
-They report the same flows as the switches, in the mode INT-XD.
+Edge programs report the same flows as the switches, in the mode INT-XD.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from telemark.network import Network
 def edge_node_id(net: Network, host: str) -> int:
     """Return the INT node ID of the edge program on a host.
 
-    These IDs follow the IDs of the switches.
+    The IDs of edge programs follow the IDs of the switches.
     """
     return len(net.topo.switches()) + 1 + net.topo.hosts().index(host)
 

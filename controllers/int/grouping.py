@@ -67,7 +67,7 @@ async def flush(switches: Iterable[fy.Switch]) -> None:
 async def flush_every(switches: Iterable[fy.Switch], period_s: float) -> None:
     """Flush periodically, until cancelled.
 
-    This is necessary because switches have no timer.
+    Flushes are necessary because switches have no timer.
     """
     switches = list(switches)
     while True:

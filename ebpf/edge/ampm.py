@@ -20,9 +20,9 @@ SOURCE = Path(__file__).parent / "ampm.bpf.c"
 class MarkingEdge:
     """Edge program of a device: marks departing packets, and counts packets in both directions.
 
-    It runs until close(), or until this process ends. `namespace` is the network namespace of the
-    device, as `/proc/PID/ns/net`. None means the namespace of this thread. The clock of the edge
-    program is CLOCK_MONOTONIC. Raises LoadError.
+    The program runs until close(), or until this process ends. `namespace` is the network namespace
+    of the device, as `/proc/PID/ns/net`. None means the namespace of this thread. The clock of the
+    edge program is CLOCK_MONOTONIC. Raises LoadError.
     """
 
     def __init__(self, device: str, namespace: str | None = None, *, order: int = 0) -> None:
@@ -72,6 +72,6 @@ class MarkingEdge:
     def kinds(self) -> dict[str, int]:
         """Return the number of packets of each kind (watch_list.py).
 
-        Both directions are counted together.
+        Packets of both directions are counted together.
         """
         return self._list.kinds()

@@ -11,7 +11,7 @@ from ebpf.loader.links import OWN, enter_namespace
 class Ends:
     """Programs for both directions of a device.
 
-    They run until close(), or until this process ends.
+    The programs run until close(), or until this process ends.
 
     `namespace` is the network namespace of the device, as `/proc/PID/ns/net`. None means the
     namespace of this thread. Raises LoadError. Raises OSError if the namespace does not exist.
@@ -38,7 +38,8 @@ class Ends:
     def detach(self) -> None:
         """Detach the programs.
 
-        This thread enters the namespace: before Linux 6.6, tc needs the name of the device there.
+        The calling thread enters the namespace of the device, because before Linux 6.6, tc needs
+        the device's name there.
         """
         with enter_namespace(self._namespace):
             self._links.close()

@@ -80,10 +80,10 @@ class Postcard(NamedTuple):
 class PostcardEdge:
     """Edge program that reports the packets of watched flows at a device.
 
-    It runs until close(), or until this process ends. `node` is the node id in reports. `collector`
-    is an IPv4 address and a UDP port. `namespace` is the network namespace of the device, as
-    `/proc/PID/ns/net`. None means the namespace of this thread. The clock is CLOCK_MONOTONIC, in
-    microseconds. Raises LoadError.
+    The program runs until close(), or until this process ends. `node` is the node id in reports.
+    `collector` is an IPv4 address and a UDP port. `namespace` is the network namespace of the
+    device, as `/proc/PID/ns/net`. None means the namespace of this thread. The clock is
+    CLOCK_MONOTONIC, in microseconds. Raises LoadError.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class PostcardEdge:
     def kinds(self) -> dict[str, int]:
         """Return the number of packets of each kind (watch_list.py).
 
-        Both directions are counted together.
+        Packets of both directions are counted together.
         """
         return self._list.kinds()
 

@@ -21,7 +21,7 @@ Network = IPv4Network | IPv6Network
 class Key:
     """Match fields of a flow. None matches any value.
 
-    Both subnets must have the same IP version. `flow_mon_id` is the FlowMonID in the AltMark
+    The two subnets must have the same IP version. `flow_mon_id` is the FlowMonID in the AltMark
     option.
     """
 

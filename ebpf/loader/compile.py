@@ -30,7 +30,7 @@ ROOT = INCLUDE_FOLDER.parent.parent
 def find_source(source: str | Path) -> Path:
     """Return the path of a program.
 
-    It is relative to the working directory or the repository's root.
+    The given path is relative to the working directory or the repository's root.
     """
     tried = dict.fromkeys((Path(source).absolute(), ROOT / source))  # both paths may be the same
     for path in tried:
@@ -78,7 +78,7 @@ def hash_source(source: Path) -> BpfSource:
 def _find_headers(source: Path) -> set[Path]:
     """Return a file and the project's headers that it includes.
 
-    Such an include is `#include "NAME"`. Includes in headers are followed, too.
+    The project's headers are included by `#include "NAME"`. Includes in headers are followed, too.
     """
     found, todo = set[Path](), [source]
     while todo:
@@ -101,7 +101,7 @@ def _describe_failure(source: Path, errors: str) -> str:
 def clang() -> tuple[str, str]:
     """Return the path and the version of clang.
 
-    It is $CLANG, clang, or the newest clang-N. Raises LoadError.
+    The compiler is $CLANG, clang, or the newest clang-N. Raises LoadError.
     """
     names = [os.environ.get("CLANG", "clang"), *(f"clang-{n}" for n in range(30, 13, -1))]
     for path in filter(None, map(shutil.which, names)):

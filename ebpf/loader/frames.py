@@ -52,7 +52,7 @@ class Sent:
     def ns_per_packet(self) -> float:
         """Return the wall time per packet.
 
-        It is meaningful only if no other process uses the core.
+        Wall time is meaningful only if no other process uses the core.
         """
         return self.wall_ns / self.packets
 

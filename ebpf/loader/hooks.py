@@ -109,7 +109,7 @@ class Xdp:
     def _leave(self, program: Program) -> None:
         """Release a program that gets no more packets.
 
-        It still completes the packets that it is processing.
+        The program still completes the packets that it is processing.
         """
         wait_for_packets()
         chain.leave(program)

@@ -66,7 +66,7 @@ class Minima:
     def rarity(self, times: int) -> float:
         """Return the fraction of distinct flows with exactly `times` packets.
 
-        It is 0 if there are no flows.
+        The result is 0 if there are no flows.
         """
         return self.seen(times) / max(self.used, 1)
 

@@ -46,6 +46,6 @@ class Totals:
     def variance(self) -> Fraction:
         """Return the variance of the lengths (the sum of squared deviations divided by n).
 
-        This is not an estimate (divided by n - 1) for a larger population.
+        The result is not an estimate (divided by n - 1) for a larger population.
         """
         return Fraction(self.squares, self.packets) - self.mean**2

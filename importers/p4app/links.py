@@ -48,7 +48,7 @@ def sort_by_names(links: Iterable[P4AppLink]) -> list[P4AppLink]:
 def sort_by_nodes(links: Iterable[P4AppLink]) -> Iterator[P4AppLink]:
     """Sort links in the order in which the address strategies process them.
 
-    This is the order of Mininet's graph. Its nodes are in the order in which they first occur in
+    The order is that of Mininet's graph, whose nodes are in the order in which they first occur in
     links. A link belongs to the node whose name sorts first.
     """
     graph: dict[str, dict[str, list[P4AppLink]]] = {}

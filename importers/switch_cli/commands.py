@@ -1,6 +1,6 @@
 """Parser of simple_switch_CLI scripts.
 
-It also looks up commands and objects of the P4 program.
+The parser also looks up commands and objects of the P4 program.
 """
 
 import inspect

@@ -88,8 +88,8 @@ class Engine(TableControl, ProfileControl, StateControl, PortControl):
     def process(self, port: int, frame: bytes, time_ns: int) -> list[tuple[int, bytes]]:
         """Receive one frame. Return the (port, frame) pairs that leave until no work is due.
 
-        This is for tests without a driver. All ports are up, and time advances from `time_ns` as
-        queues and links require.
+        This method is for tests without a driver. All ports are up, and time advances from
+        `time_ns` as queues and links require.
         """
         self._open()
         data = (ctypes.c_uint8 * len(frame)).from_buffer_copy(frame) if frame else self._frame

@@ -16,8 +16,8 @@
 
 #include "watch.p4"
 
-/* The bit in the packet. The first switch writes it after it has selected the pulse; all other
- * switches read it. */
+/* The marking bit in the packet. The first switch writes it after it has selected the pulse; all
+ * other switches read it. */
 control MultiplexedBit(inout watch_t watch) {
     NearestBlock() nearest_block;
     bit<1> in_pulse_slot = 0;

@@ -1,9 +1,9 @@
 """Packet accounting of a network: sent = received + dropped + consumed.
 
-It compares two independent sources: the counters of switches and links, and the counters of the
-kernel. A run is inconclusive if the kernel dropped a packet. Drops by bmv2 also make it
-inconclusive (see from_network()): bmv2 reports no reason for a drop, so a drop could be mistaken
-for a loss on a link.
+The accounting compares two independent sources: the counters of switches and links, and the
+counters of the kernel. A run is inconclusive if the kernel dropped a packet. Drops by bmv2 also
+make it inconclusive (see from_network()): bmv2 reports no reason for a drop, so a drop could be
+mistaken for a loss on a link.
 """
 
 from collections.abc import Mapping, Sequence
@@ -106,7 +106,7 @@ class PacketAccounting:
     def unaccounted_frames(self) -> int:
         """Number of frames that were sent, but not received, dropped, consumed or queued.
 
-        It is 0 if the accounting balances.
+        The number is 0 if the accounting balances.
         """
         dropped = sum(sum(reasons.values()) for reasons in self.dropped_by_switches.values())
         sent = self.hosts_sent + self.added_by_switches

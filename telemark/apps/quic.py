@@ -58,9 +58,9 @@ class _Sent:
 class QuicEndpoint(Application):
     """Endpoint of one connection.
 
-    It sends data packets at the ascending times `due_ns`. At a client, these times count from the
-    start of the application; at a server, from the first packet that arrives. So start the server
-    first. `peer` is the IPv4 address and the UDP port of the other endpoint.
+    The endpoint sends data packets at the ascending times `due_ns`. At a client, these times count
+    from the start of the application; at a server, from the first packet that arrives. So start the
+    server first. `peer` is the IPv4 address and the UDP port of the other endpoint.
     """
 
     def __init__(

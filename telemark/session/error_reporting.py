@@ -88,7 +88,7 @@ def controller_error(error: Exception) -> TestbedError | None:
 def short_traceback(error: Exception) -> str:
     """Format a traceback that starts at the user's first line.
 
-    It contains only the user's and Telemark's frames.
+    The traceback contains only the user's and Telemark's frames.
     """
     frames: Frames = list(traceback.walk_tb(error.__traceback__))
     users = user_frames(frames)

@@ -1,6 +1,6 @@
 """Dask worker of a sweep. Each thread of a worker has a process, which executes the thread's runs.
 
-This process ends when its thread ends or its run is cancelled.
+The process of a thread ends when the thread ends or its run is cancelled.
 """
 
 import contextlib

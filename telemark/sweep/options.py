@@ -45,7 +45,7 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
 def jobs(options: argparse.Namespace) -> int:
     """Return the number of parallel runs: --jobs, or a number that fits the number of cores.
 
-    With --watch, it is 1, because the page shows one run at a time.
+    With --watch, runs are sequential, because the page shows one run at a time.
     """
     if options.watch:
         return 1

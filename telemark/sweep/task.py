@@ -27,7 +27,7 @@ ReportProgress = Callable[[str], None]
 class Task:
     """Run in virtual time.
 
-    Its outcome depends only on these fields, the code, and the P4 programs.
+    The outcome depends only on the fields of the task, the code, and the P4 programs.
     """
 
     measure: Measure

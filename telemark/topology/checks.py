@@ -41,7 +41,8 @@ def check_topology(topo: Topo) -> None:
 def device_ids(topo: Topo) -> dict[str, int]:
     """Return the device id of each switch.
 
-    It is the dpid of the switch. Without a dpid, it is the first number in the name, as in Mininet.
+    The device id is the dpid of the switch. Without a dpid, it is the first number in the name, as
+    in Mininet.
 
     If several names have the same number (s1 and t1), the first name gets this number. The other
     names get numbers above all device ids. Raises TestbedError.

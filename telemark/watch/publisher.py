@@ -32,8 +32,8 @@ MIN_STEP_NS, MAX_STEP_NS = 1_000, 1_000_000_000
 class WatchServer:
     """Server process of a run's page. A context manager: the process ends with the block.
 
-    It must be created before the namespaces of the run, because it listens on the machine's
-    loopback interface.
+    The process must be created before the namespaces of the run, because it listens on the
+    machine's loopback interface.
     """
 
     def __init__(self, name: str, *, is_virtual: bool) -> None:

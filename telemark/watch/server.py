@@ -1,7 +1,7 @@
 """Server process of --watch: it sends the page and the measurements of a run to browsers.
 
-It receives JSON objects, one per line, over the connection from the run (publisher.py), and ends
-with this connection. In the other direction, it sends the speed of virtual time that the user
+The process receives JSON objects, one per line, over the connection from the run (publisher.py). It
+ends with this connection. In the other direction, it sends the speed of virtual time that the user
 selects. In real time, it reads the counters of the switches from their control sockets.
 """
 

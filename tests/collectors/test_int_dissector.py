@@ -1,7 +1,7 @@
 """The Wireshark dissector, in tshark: it finds the content of generated reports.
 
-It must agree with the decoder, which was written independently. The tests are skipped without
-tshark.
+The dissector must agree with the decoder, which was written independently. The tests are skipped
+without tshark.
 """
 
 import random

@@ -155,8 +155,8 @@ WIRESHARK = {
 def test_wireshark_agrees_in_all_fields(tmp_path: Path) -> None:
     """Wireshark 4.0 dissects pre-allocated and incremental trace options.
 
-    It expects free space in both. An incremental option has none (RFC 9197, 4.4), so the test uses
-    incremental options without remaining length.
+    Wireshark expects free space in both kinds. An incremental option has none (RFC 9197, 4.4), so
+    the test uses incremental options without remaining length.
     """
     rng = random.Random(5)
     made = [made_ioam.trace(rng) for _ in range(80)]

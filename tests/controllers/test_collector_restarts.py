@@ -50,7 +50,8 @@ def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
 ) -> None:
     """While the tables of a restarted switch are filled slowly, it forwards no unmarked packet.
 
-    It also forwards no packet with marks of a wrong clock, because later switches would count it.
+    The switch also forwards no packet with marks of a wrong clock, because later switches would
+    count it.
     """
     insert, modify = fy.Switch.insert, fy.Switch.modify
 
@@ -76,8 +77,8 @@ def test_a_switch_that_is_filled_slowly_lets_no_packet_pass_unmarked(
 def test_a_switch_that_is_silent_for_a_while_is_unknown_for_that_while(tmp_path: Path) -> None:
     """The records of a switch are unknown for the block in which the switch does not respond.
 
-    They are also unknown for the next block of the same colour, because its counters contain the
-    packets of both blocks.
+    The records are also unknown for the next block of the same colour, because its counters contain
+    the packets of both blocks.
     """
     ends: list[Callable[[], None]] = []
 

@@ -277,8 +277,8 @@ def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path)
 def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Path) -> None:
     """A restarted translator continues after the last report of its reporter.
 
-    Its registers are empty, so the controller sets the next sequence number. Therefore, the
-    translator does not request earlier reports.
+    The registers are empty after a restart, so the controller sets the next sequence number.
+    Therefore, the translator does not request earlier reports.
     """
     path, told = tmp_path / "store", []
 

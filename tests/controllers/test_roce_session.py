@@ -128,7 +128,7 @@ def test_two_switches_write_each_into_its_own_region(
 def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path) -> None:
     """A restarted collector continues in the same file, after its last record.
 
-    Its new queue pair expects a different PSN.
+    The new queue pair of the collector expects a different PSN.
     """
     path = tmp_path / "records"
     first, second = (

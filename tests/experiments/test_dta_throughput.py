@@ -1,6 +1,6 @@
 """The number of writes per report at the collector, in virtual time; deviations are detected.
 
-It is N for Key-Write, 1/B for Append and 1/5 for Postcarding.
+The expected number is N for Key-Write, 1/B for Append and 1/5 for Postcarding.
 """
 
 import argparse

@@ -273,7 +273,7 @@ def test_pauses_of_the_machine_make_the_run_invalid() -> None:
 def test_reports_are_waited_for_as_long_as_they_may_come(sent: int, polls: int) -> None:
     """The function all_reported() waits until all reports were sent to the collector, at most 5 s.
 
-    It reads the counters every 20 ms. Before each reading, s1 sends ten more reports.
+    The function reads the counters every 20 ms. Before each reading, s1 sends ten more reports.
     """
     now_ns, looks = [0], list[int]()
 

@@ -1,6 +1,6 @@
 """Loss measured by drop reports and by AM-PM, in virtual time.
 
-Both are exact, and faults of both are detected.
+Both measurements are exact, and faults of both are detected.
 """
 
 from pathlib import Path

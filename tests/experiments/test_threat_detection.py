@@ -1,6 +1,6 @@
 """Detection and mitigation of attacks.
 
-They take a bounded number of windows and packets, and do not drop clean traffic.
+Both take a bounded number of windows and packets. The mitigation does not drop clean traffic.
 """
 
 import argparse

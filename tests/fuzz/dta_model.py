@@ -23,8 +23,7 @@ from collectors.dta.key_write import slot
 
 M32 = 0xFFFFFFFF
 OURS, PROTOTYPE = 40042, 40040
-# Slots and checksum bits of a store for Key-Write; counters per row and rows of the store for
-# Key-Increment.
+# Store for Key-Write: slots, checksum bits. Store for Key-Increment: counters per row, rows.
 SLOTS, BITS, COUNTERS, ROWS = 64, 9, 16, 4
 LISTS, BATCHES, ENTRIES = 3, 5, 4
 CHUNKS, CACHE = 32, 8

@@ -94,7 +94,7 @@ def grow(frame: bytearray, came: Came, count: int) -> None:
 def pushed(instructions: int) -> bytes:
     """Return the metadata that a switch pushes, by INT v2.1, section 5.7.
 
-    Its clock is at 0. The checksum complement is 0.
+    The clock of the switch is at 0, and the checksum complement is 0.
     """
     ports, ones = struct.pack(">HH", IN, OUT), b"\xff" * 4
     values = (struct.pack(">I", NODE), ports, bytes(4), bytes(4), bytes(8), bytes(8),

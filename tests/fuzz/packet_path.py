@@ -1,6 +1,6 @@
 """Fuzzes the packet path of P4 programs: the generated C code and the engine core.
 
-Both are built with ASan and UBSan.
+The generated code and the core are built with ASan and UBSan.
 
 python tests/fuzz/packet_path.py [PROGRAM.p4 ...] --seconds 600
 """

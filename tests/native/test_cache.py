@@ -1,6 +1,6 @@
 """The cache of built files has a max size. It deletes the least recently used files first.
 
-It never deletes a file in use.
+The cache never deletes a file in use.
 """
 
 import errno

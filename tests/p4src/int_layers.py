@@ -1,6 +1,6 @@
 """The headers of INT v2.1 and Telemetry Report v2.0 as scapy layers.
 
-They were written from the figures of the specifications.
+The layers were written from the figures of the specifications.
 """
 
 import struct

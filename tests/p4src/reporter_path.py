@@ -1,6 +1,6 @@
 """A DTA reporter in this process.
 
-It gets the packets of users, forwards them, and sends reports.
+The reporter gets the packets of users, forwards them, and sends reports.
 """
 
 import functools

@@ -123,7 +123,7 @@ class Switch:
     def state(self, session: int = 1) -> tuple[int, ...]:
         """Read the state of a session by a readout packet.
 
-        It is the PSN, the slot, and the numbers of lost and of unanswered records.
+        The state consists of the PSN, the slot, and the numbers of lost and of unanswered records.
         """
         request = b"\0\x01" + session.to_bytes(4, "big") + b"number 7"
         ((port, answer),) = self.send(request, port=CPU_PORT)

@@ -1,8 +1,8 @@
 """Whole paths with random traffic, loss, reordering and clock errors. All records must be exact.
 
-This holds if clock error A plus path delay D is within the limit of a method for block length L,
-also if the clock wraps. Well beyond this limit, some records must be wrong. Otherwise, the limit
-would be too low.
+Records are exact if clock error A plus path delay D is within the limit of a method for block
+length L, also if the clock wraps. Well beyond this limit, some records must be wrong. Otherwise,
+the limit would be too low.
 """
 
 import heapq

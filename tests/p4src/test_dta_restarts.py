@@ -142,8 +142,8 @@ def test_a_restart_of_the_translator_loses_only_batched_reports(
 ) -> None:
     """A restart of the translator loses only the reports that wait in the translator.
 
-    These are at most a batch per list, the paths in the cache, and columns that are not yet
-    complete.
+    The lost reports are at most a batch per list, the paths in the cache, and columns that are not
+    yet complete.
     """
     before = System()
     before.take(report, range(RESTART))

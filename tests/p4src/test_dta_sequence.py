@@ -92,7 +92,7 @@ def test_duplicates_are_dropped() -> None:
 def test_any_order_within_the_window_counts_each_once(seed: int) -> None:
     """300 reports are executed once each, although they are reordered, and some are duplicated.
 
-    Their numbers wrap.
+    The sequence numbers wrap.
     """
     rng = random.Random(seed)
     made, first = Tracked(), (1 << 32) - 150
@@ -169,7 +169,7 @@ def test_of_others_numbers_are_not_minded() -> None:
 def test_a_report_without_a_place_has_come_all_the_same() -> None:
     """A report that is rejected because it has no store is not requested again.
 
-    It would be rejected again.
+    A resent report would be rejected again.
     """
     made = Tracked()
     made.take(0)
@@ -185,7 +185,7 @@ SHORT = ShortKeyIncrement(redundancy=1, key=1, addend=1)
 class Prototype(Tracked):
     """A translator that also tracks a reporter of the prototype.
 
-    Such reports have no reporter number.
+    Reports of the prototype have no reporter number.
     """
 
     def __init__(self) -> None:

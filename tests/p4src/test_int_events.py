@@ -100,7 +100,7 @@ def test_a_full_queue_is_reported_up_to_the_quota() -> None:
 def drop_reports(*, watched: bool = True, wanted: int = LEVEL_1 | INGRESS) -> Switch:
     """Return a switch that reports drops.
 
-    It drops UDP to port 5009, and routes only to 10.0.0.0/8.
+    The switch drops UDP to port 5009, and routes only to 10.0.0.0/8.
     """
     switch = Switch(1)
     if watched:

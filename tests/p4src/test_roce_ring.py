@@ -79,7 +79,7 @@ def test_counters_lie_in_the_region() -> None:
 def test_a_region_beyond_32_bits_is_written_to_its_end() -> None:
     """The last slot of a region of 2^47 bytes is written, and the next record is in slot 0.
 
-    Its address needs a product of more than 32 bits.
+    The address of the last slot needs a product of more than 32 bits.
     """
     slots, stride = 0x7FFFFFFF, 0xFFFF
     switch = Switch(Session(slots=slots, stride=stride))

@@ -64,8 +64,8 @@ def fill(switch: Tables, values: content.Values) -> list[bytes]:
 def frames(values: content.Values, words: list[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield frames and their ingress ports.
 
-    The frames are valid packets, or random bytes, with one to three changed fields. Some of them
-    are truncated.
+    The frames are valid packets, or random bytes, with one to three changed fields. Some frames are
+    truncated.
     """
     rng = values.rng
     words += [c.to_bytes((c.bit_length() + 7) // 8 or 1, "big") for c in values.constants]

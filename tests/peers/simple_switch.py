@@ -1,7 +1,7 @@
 """bmv2's simple_switch as a switch for tests: packets, tables, counters, registers and clock.
 
-It is a process with TAP interfaces as ports. Its wall clock is replaced (clock.c), so that the test
-sets the time of each packet. simple_switch_CLI writes entries and reads counters.
+simple_switch is a process with TAP interfaces as ports. Its wall clock is replaced (clock.c), so
+that the test sets the time of each packet. simple_switch_CLI writes entries and reads counters.
 """
 
 import fcntl

@@ -1,7 +1,7 @@
 """The programs of this repository on simple_switch and on minip4, if simple_switch is installed.
 
-Both get random entries, and random frames at the same times. The tests of p4src/ can compare them,
-too:
+Both switches get random entries, and random frames at the same times. The tests of p4src/ can
+compare them, too:
 
 P4_SWITCH=simple_switch python -m pytest tests/p4src
 """

@@ -32,7 +32,7 @@ MTU = 20_000
 class Forwarder:
     """The engine of forwarder.c.
 
-    It forwards between ports 1 and 2, and between 3 and the CPU port.
+    The engine forwards between ports 1 and 2, and between 3 and the CPU port.
     """
 
     def __init__(self) -> None:

@@ -213,7 +213,7 @@ def test_no_arrival_is_later_than_now_or_before_that_of_the_frame_ahead(
 ) -> None:
     """Arrival times are in order and not in the future, even if the wall clock was set by 1 s.
 
-    It is set after it was read, and before the kernel uses it for timestamps.
+    The wall clock is set after it was read, and before the kernel uses it for timestamps.
     """
     wall, start_ns = Wall(switch), 5 * 10**9
     wall.read(start_ns, start_ns + 25, start_ns + 50)

@@ -54,7 +54,7 @@ def pair() -> Iterator[Pair]:
 def test_datagrams_stop_the_run_once_and_are_all_there(pair: Pair) -> None:
     """Datagrams that are sent at the same time stop the run once. The inbox has each of them once.
 
-    They have all lengths. In total, they exceed the initial size of the inbox.
+    The datagrams have all lengths. In total, they exceed the initial size of the inbox.
     """
     inbox = pair.inboxes.open_udp(pair.h2, TO[2])
     for first in (0, 700):

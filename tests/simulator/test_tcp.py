@@ -293,7 +293,7 @@ COMPLAINTS = (
 def test_tshark_has_nothing_to_complain_of(kind: str, tmp_path: Path) -> None:
     """tshark finds no mistake in a flow that the sender has captured.
 
-    It checks checksums, options, and that only sent data are acknowledged.
+    tshark checks checksums, options, and that only sent data are acknowledged.
     """
     loses = {"loss_probability": 0.02}
     line = Line({**SLOW, **loses}, back=loses, captures=tmp_path)
@@ -338,7 +338,7 @@ def test_a_window_that_seems_closed_is_probed() -> None:
 def odd_segment(rng: random.Random, forward: bool, isn: tuple[int, int]) -> bytes:
     """Return a segment of the connection. Its sequence number is near the sent data, or any number.
 
-    Its header length is sometimes wrong.
+    The header length of the segment is sometimes wrong.
     """
     near = rng.choice([0, 1, 2, 1449, 10_000, 2**31, rng.randrange(2**32)])
     options = [("NOP", None)] * rng.randrange(3)
@@ -362,7 +362,7 @@ def odd_segment(rng: random.Random, forward: bool, isn: tuple[int, int]) -> byte
 def test_an_ece_ack_between_two_writes_does_not_stop_the_flow() -> None:
     """A flow continues after an ACK with ECE that acknowledges no new data.
 
-    It arrives when no data are in flight.
+    The ACK arrives when no data are in flight.
     """
     line = Line({})
     flow = line.tcp(3 * SEGMENT, rate_bps=1e6, ecn=True)

@@ -95,7 +95,7 @@ def test_as_much_as_goes_in_each_turn() -> None:
 def test_after_a_silence_the_window_is_the_first_again() -> None:
     """After an idle second, the window is below a quarter of its size, but at least 10 segments.
 
-    It is halved for each timeout of about 0.2 s that fits in the idle time (RFC 5681, 4.1).
+    The window is halved for each timeout of about 0.2 s that fits in the idle time (RFC 5681, 4.1).
     """
     line = Line({"delay_us": DELAY_US}, back={"delay_us": DELAY_US})
     number = line.tcp(duration_ns=3 * 10**9, on_ns=10**9, off_ns=10**9, rate_bps=5e7)

@@ -104,8 +104,8 @@ def test_an_unacceptable_acknowledgement_in_syn_sent_is_answered_with_a_reset(
 ) -> None:
     """In SYN-SENT, a wrong acknowledgement is answered by the reset <SEQ=SEG.ACK><CTL=RST>.
 
-    It acknowledges too little or too much. A reset with a wrong acknowledgement is not answered.
-    The connection opens nevertheless.
+    The segment acknowledges too little or too much. A reset with a wrong acknowledgement is not
+    answered. The connection opens nevertheless.
     """
     line = Line({"delay_us": 10_000}, captures=tmp_path)
     flow = line.tcp(1000)

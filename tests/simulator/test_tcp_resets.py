@@ -129,7 +129,7 @@ def test_a_sender_gets_a_reset_from_an_end_that_was_reset() -> None:
 def test_a_reset_in_syn_received_returns_a_server_to_listen(tmp_path: Path) -> None:
     """After a reset in SYN-RECEIVED, a server listens again: it answers the next SYN.
 
-    It does not repeat its lost SYN, ACK before.
+    The server does not repeat the lost SYN, ACK of 0 s before the next SYN arrives at 1 s.
     """
     line = Line({}, back={"loss_probability": 1.0}, captures=tmp_path)
     flow = line.tcp(1000)

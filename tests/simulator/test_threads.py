@@ -41,7 +41,7 @@ def test_results_do_not_depend_on_threads(seed: int, is_stopped: bool, tmp_path:
 def test_results_do_not_depend_on_cores() -> None:
     """Two threads that share one core give the same results as one thread.
 
-    They wait for each other, so that their parallel runs end early.
+    The threads wait for each other, so that their parallel runs end early.
     """
     expected, _ = outcome(Mesh(1, is_stopped=False))
     cores = os.sched_getaffinity(0)

@@ -40,7 +40,7 @@ def test_delay_is_exact_to_the_nanosecond(payload: int) -> None:
 def test_queueing_delay_is_that_of_md1() -> None:
     """The mean wait in a queue with Poisson arrivals is that of M/D/1 (Pollaczek and Khinchine).
 
-    It is rho / (2 (1 - rho)) service times, where rho is the load.
+    The mean wait is rho / (2 (1 - rho)) service times, where rho is the load.
     """
     count, service_ns = 1_000_000, 8000  # frames of 1000 bytes at 1 Gbit/s
     rng = np.random.default_rng(5)

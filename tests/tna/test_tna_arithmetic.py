@@ -257,7 +257,7 @@ def internet_checksum(message: bytes) -> int:
 
 @pytest.mark.parametrize("order", ["before", "after"])
 def test_subtract_all_and_deposit(tmp_path: Path, order: str) -> None:
-    """The residual has what the program does not subtract, before or after the call."""
+    """The residual contains what the program does not subtract, before or after the call."""
     deposit = "sum.subtract_all_and_deposit(md.n);"
     subtract = "sum.subtract({hdr.ip.sum}); sum.subtract({hdr.ip.last});"
     calls = deposit + subtract if order == "before" else subtract + deposit

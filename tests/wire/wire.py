@@ -1,6 +1,6 @@
 """Functions for tests that send packets over real interfaces.
 
-They create namespaces and veth pairs. They send and receive frames, and read captures.
+The functions create namespaces and veth pairs, send and receive frames, and read captures.
 """
 
 import contextlib

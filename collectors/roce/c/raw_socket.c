@@ -110,7 +110,7 @@ static bool is_filled(const struct roce_socket *sock)
 }
 
 /* Processes one frame from the ring. The kernel removes VLAN tags. The responder rejects frames
- * that had a tag: it counts them as empty frames. */
+ * that had a tag, and counts them as empty frames. */
 static bool take_slot(struct roce_socket *sock, uint64_t now_ns, struct roce_reply *reply)
 {
     struct tpacket2_hdr *header = slot(sock);

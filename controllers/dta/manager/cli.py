@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command and return the exit status.
 
-    It is 0 even if queries give wrong answers. It is 2 for an error in the file.
+    The status is 0 even if queries give wrong answers, and 2 for an error in the file.
     """
     options.out = (options.out or cli.RESULTS / "dta" / options.file.stem).absolute()
     try:

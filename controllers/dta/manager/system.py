@@ -96,7 +96,7 @@ def file_of(collector: str, store: str) -> str:
 def tracked(made: Configuration, translator: str) -> list[TrackedReporter]:
     """Return the reporters that a translator tracks.
 
-    They are all reporters that send reports to its collectors.
+    A translator tracks all reporters that send reports to its collectors.
     """
     hosts, own = addresses(made), made.translators[translator]
     found = [

@@ -29,7 +29,7 @@ Times = NDArray[np.int64]  # times in ns, by sequence number; NEVER if the event
 class Handling:
     """Times at which the thread of a switch handled the packets of a flow.
 
-    They are independent of the timestamps that the switch gives to packets.
+    The times are independent of the timestamps that the switch gives to packets.
     """
 
     taken_ns: Times  # received from the ring; on bmv2, arrived at the panel switch from bmv2

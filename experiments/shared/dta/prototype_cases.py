@@ -211,7 +211,7 @@ async def _increments(setting: Setting, run: Run) -> Result:
 
 
 async def _lists(setting: Setting, run: Run) -> Result:
-    """Append to lists of which the last does not exist, as the published generator does."""
+    """Append to several lists; the last one does not exist, as with the published generator."""
     count, ring = setting.sizes.reports // 20 * 20, setting.sizes.reports // 20
     load = Load(count, {Op.APPEND: 1}, Format.PLAIN, lists=range(LISTS_EACH + 1), seed=run.seed)
     reports = load.reports()

@@ -97,7 +97,7 @@ def _packets_of(path: Path) -> tuple[NDArray[np.int64], ...]:
 def bytes_in_queue(queue: Queue, stream: Stream) -> NDArray[np.int64]:
     """Return for each packet how many bytes of its flow left the queue while it waited.
 
-    Both ends are included, so the packet itself counts.
+    Both ends of this time are included, so the packet itself counts.
     """
     first = np.searchsorted(queue.left_ns, queue.arrived_ns, "left")
     flow, sizes = stream.numbers[queue.number], stream.lengths[queue.number] - ETHERNET

@@ -147,7 +147,7 @@ def unseen(
 ) -> Interval:  # fmt: skip
     """Return bounds (ns) of the delay of each packet outside of the switches and their links.
 
-    This is the delay on the way to the first bmv2, plus the delay behind the last bmv2.
+    The result is the delay on the way to the first bmv2, plus the delay behind the last bmv2.
     """
     received_ns = np.zeros(record.flow.count, np.int64)
     received_ns[record.received["sequence"]] = record.received["received_ns"]

@@ -143,7 +143,7 @@ async def writing(net: Network, collection: Collection, target: Target) -> Async
 async def find_capacity(
     run: Run, collection: Collection, rate_pps: int, program: str = PROGRAM
 ) -> CapacityEstimate:
-    """Find the fraction of a rate of recorded packets that bmv2 sustains.
+    """Find the fraction of the requested rate at which bmv2 can record packets.
 
     The probe sends the packets in a separate network.
     """

@@ -32,7 +32,7 @@ class ExpressionFlow(ABC):
 
     Each method receives the state before the evaluation and returns the state after it.
 
-    It may change the given state. None stands for an unreachable point.
+    The evaluation may change the given state. None stands for an unreachable point.
     """
 
     def __init__(self, warnings: Warnings) -> None:

@@ -1,7 +1,7 @@
 """Data-flow analysis for uninitialized values and for fields of invalid headers.
 
-It follows each parser, control and function along all paths, as p4c does. At the start, `in`
-parameters are set, and their headers are valid. A condition may restrict later conditions.
+The analysis follows each parser, control and function along all paths, as p4c does. At the start,
+`in` parameters are set, and their headers are valid. A condition may restrict later conditions.
 Calls of actions and tables are followed. Calls of functions and of other controls are not followed,
 because these are analysed on their own.
 """

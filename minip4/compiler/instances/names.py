@@ -25,7 +25,7 @@ def control_plane_name(declaration: syntax.Declaration, prefix: str = "") -> str
 def property_name(item: syntax.TableProperty, table_name: str) -> str:
     """Return the name of an inline object in a property.
 
-    This is its `@name`, or it is derived from the name of the table.
+    The name is the object's `@name`, or is derived from the name of the table.
     """
     has_name = item.annotation("name") is not None
     return control_plane_name(item, "" if has_name else table_name)

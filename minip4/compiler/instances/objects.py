@@ -1,6 +1,6 @@
 """Instances of parsers, controls and extern objects, created at compile time (spec 17).
 
-Both lowering and P4Info use them, so both have the same names.
+Lowering and P4Info both use these instances, so names are the same in both.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class Collector:
     def _extern_calls(self, block: Instance, actions: list[tuple[Instance, syntax.Action]]) -> None:
         """Collect extern calls: in global actions, in other actions, then in the body.
 
-        This is the order of p4c. Before p4c collects extern calls, it inlines functions, actions
+        The order is that of p4c. Before p4c collects extern calls, it inlines functions, actions
         called by actions, and sub-controls.
         """
         for owner, action in actions:

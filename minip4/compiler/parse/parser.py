@@ -2,9 +2,9 @@
 
 This module has the productions of programs, parsers and controls.
 
-It uses recursive descent with one method per production. A comment before each method has the
-grammar, with terminals in quotes or in lower case. All production modules share the tokens. P4's
-grammar depends on which names are types, and token_stream.py records them.
+The parser uses recursive descent with one method per production. A comment before each method has
+the grammar, with terminals in quotes or in lower case. All production modules share the tokens.
+P4's grammar depends on which names are types, and token_stream.py records them.
 """
 
 from __future__ import annotations

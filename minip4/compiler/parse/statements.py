@@ -163,7 +163,7 @@ class StatementParser:
     def unknown_type(self, keywords: tuple[str, ...] = ()) -> None:
         """Reject `name1 name2` if name1 is not a type.
 
-        It may be a misspelt keyword; `keywords` contains the possible keywords.
+        name1 may be a misspelt keyword; `keywords` contains the possible keywords.
         """
         name = self.tokens.token.text
         if not self.tokens.is_type_name(self.tokens.token):

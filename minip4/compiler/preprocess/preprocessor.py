@@ -1,11 +1,11 @@
 """The preprocessor: #include, macros and conditionals.
 
-It works on tokens, which retain their locations.
+The preprocessor works on tokens, which retain their locations.
 
-It follows C (spec section 6.3.1) with object-like and function-like macros, `#` and `##`, `#if`
-expressions and `#pragma once`. It follows p4c's preprocessor in `#warning`, unknown directives, and
-strings that span lines (long_strings.py). A token from a macro has the location where the macro is
-used.
+The preprocessor follows C (spec section 6.3.1) with object-like and function-like macros, `#` and
+`##`, `#if` expressions and `#pragma once`. It follows p4c's preprocessor in `#warning`, unknown
+directives, and strings that span lines (long_strings.py). A token from a macro has the location
+where the macro is used.
 """
 
 from __future__ import annotations

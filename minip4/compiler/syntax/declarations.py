@@ -139,7 +139,7 @@ class MatchKindDeclaration(Declaration):
 class Function(Declaration):
     """A function.
 
-    It is an extern function or method if body is None; a constructor has no result.
+    A function without a body is an extern function or method. A constructor has no result.
     """
 
     result: TypeExpression | None

@@ -165,8 +165,8 @@ class HeaderCode:
     ) -> str:
         """Return the deparser.
 
-        If all headers are at their original positions, only the changed fields are written.
-        Their original positions begin `skip` bytes after the begin of the frame.
+        If all headers are at their original positions, only the changed fields are written. The
+        original positions begin `skip` bytes after the start of the frame.
         """
         plus = f" + {skip}u" if skip else ""
         removed = (

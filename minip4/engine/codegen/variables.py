@@ -25,8 +25,8 @@ Key = tuple[str, str]
 class Variables:
     """Local variables of the parser or a pipeline, and the ids of actions that use them.
 
-    They are 0 at the start of the function, as they would be in a new parsed packet. `standard` are
-    the names of the metadata that the engine reads or writes.
+    The variables are 0 at the start of the function, as they would be in a new parsed packet.
+    `standard` are the names of the metadata that the engine reads or writes.
     """
 
     def __init__(self, program: m.Program, standard: tuple[str, ...] = STANDARD) -> None:

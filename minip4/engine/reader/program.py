@@ -2,8 +2,8 @@
 
 Errors name the constructs that are not supported.
 
-It follows the BMv2 JSON format, version 2.24 (JSON_format.md of bmv2), and the actual output of
-p4c.
+The reader follows the BMv2 JSON format, version 2.24 (JSON_format.md of bmv2), and the actual
+output of p4c.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def only_good_json() -> Iterator[None]:
 def hexstr(text: str) -> int:
     """Parse a JSON hexstr.
 
-    It may be negative or without 0x, and p4c writes some of them in decimal.
+    A hexstr may be negative or without 0x, and p4c writes some hexstrs in decimal.
     """
     sign = -1 if text.startswith("-") else 1
     return sign * int(text.lstrip("-").removeprefix("0x"), 16)

@@ -92,8 +92,8 @@ def unpack(kind: type[AnyPacket], data: bytes, key: bytes | None) -> AnyPacket:
 class TimestampFormat(enum.IntEnum):
     """Formats of timestamps; the value is the Z bit of error estimates (RFC 8186).
 
-    Both contain times of the network's common clock, so their epoch is the start of this clock.
-    Both represent each nanosecond exactly.
+    Timestamps are times of the network's common clock, so their epoch is the start of this clock.
+    Both formats represent each nanosecond exactly.
     """
 
     NTP = 0  # 64 bits: seconds and a fraction with a resolution of 2**-32 s

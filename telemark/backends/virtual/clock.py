@@ -105,7 +105,8 @@ class VirtualClock:
     def advance(self, timer_ns: int | None) -> None:
         """Advance time until a task must run.
 
-        This is when a sleep ends, when an asyncio timer is due, or when a switch sends a message.
+        A task must run when a sleep ends, when an asyncio timer is due, or when a switch sends a
+        message.
         """
         while self._sleepers and self._sleepers[0][2].cancelled():
             heapq.heappop(self._sleepers)

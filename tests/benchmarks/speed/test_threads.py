@@ -116,7 +116,7 @@ def test_a_core_that_others_use_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_ratio_that_the_machine_can_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     """The highest possible ratio of two threads to one follows from two independent parallel runs.
 
-    These take 1.25 times as long as one run, so the ratio is at most 2 / 1.25 = 1.6.
+    Two parallel runs take 1.25 times as long as one run, so the ratio is at most 2 / 1.25 = 1.6.
     """
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     import threads  # noqa: PLC0415

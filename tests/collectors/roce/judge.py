@@ -124,9 +124,9 @@ class Judge:
 
 
 class Rxe:
-    """rxe as the collector of a switch in this process.
+    """rdma_rxe of Linux as the collector of a switch that runs in this process.
 
-    It has the methods of SoftNic that tests need.
+    This collector has the methods of SoftNic that tests need.
     """
 
     def __init__(self, judge: Judge) -> None:

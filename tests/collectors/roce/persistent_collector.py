@@ -1,7 +1,7 @@
 """A collector process that a test kills.
 
-It reads frames from standard input and writes responses to standard output, each after its length
-(4 bytes). Usage: persistent_collector.py FILE COUNT PSN
+The process reads frames from standard input and writes responses to standard output, each after its
+length (4 bytes). Usage: persistent_collector.py FILE COUNT PSN
 """
 
 import struct

@@ -26,8 +26,8 @@ REQUESTS: dict[str, Callable[[], Request]] = {
 def changing(version: str) -> set[int]:
     """Return the bits that switches may change and that the iCRC does not cover.
 
-    These are FECN, BECN and 6 adjacent bits. In IPv6 and GRH, they also include traffic class, flow
-    label and hop limit (in IPv4, a checksum protects these fields).
+    The bits are FECN, BECN and 6 adjacent bits. In IPv6 and GRH, they also include traffic class,
+    flow label and hop limit (in IPv4, a checksum protects these fields).
     """
     bth = 14 + {"v1": 40, "v2": 28, "v2_ipv6": 48}[version]
     bits = {*SOURCE_MAC, *range(8 * (bth + 4), 8 * (bth + 5))}

@@ -1,8 +1,8 @@
 """A simple interpreter of BMv2 JSON. Tests compare its results with those of minip4's engine.
 
-It was written from docs/JSON_format.md, for tests only. Values are Python ints of unlimited size
-and bools, as in BMv2. An int where a bool is expected, or the reverse, is an AssertionError.
-bmv2_switch.py implements the path of a packet through the switch.
+The interpreter was written from docs/JSON_format.md, for tests only. Values are Python ints of
+unlimited size and bools, as in BMv2. An int where a bool is expected, or the reverse, is an
+AssertionError. bmv2_switch.py implements the path of a packet through the switch.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
 def unsigned(w: int) -> list[str]:
     """Return statements for width w.
 
-    They use the fields a, b and r of bit<w>, and y and z of a byte. r and z get the results.
+    The statements use the fields a, b and r of bit<w>, and y and z of a byte. r and z get the
+    results.
     """
     top = (1 << w) - 1
     edge = (0, top)[w % 2]
@@ -51,7 +52,8 @@ def unsigned(w: int) -> list[str]:
 def signed(w: int) -> list[str]:
     """Return statements for width w.
 
-    They use s, t and q of int<w>, a of bit<w>, and y and z of a byte. q and z get the results.
+    The statements use s, t and q of int<w>, a of bit<w>, and y and z of a byte. q and z get the
+    results.
     """
     low, high = -(1 << (w - 1)), (1 << (w - 1)) - 1
     edges = (low, -1, 0, high)

@@ -133,8 +133,8 @@ def test_on_bmv2_a_packet_is_stamped_while_it_is_inside() -> None:
 def test_when_a_packet_was_inside_is_read_from_the_panel_s_captures(tmp_path: Path) -> None:
     """The time of a packet inside bmv2 comes from captures behind the panel.
 
-    Its bounds include the clock error. In this test, captures of a switch's own ports replace the
-    captures behind the panel.
+    The bounds of this time include the clock error. In this test, captures of a switch's own ports
+    replace the captures behind the panel.
     """
     run = Run("test", tmp_path, 1, clock=VirtualClock())
     flow = Flow(1, "h1", "h2", rate_pps=1000, count=COUNT)

@@ -17,7 +17,8 @@ crossed = module("experiments.shared.int.clock_offset")
 def test_as_wrong_as_the_method_says(off_ns: int, is_right: bool) -> None:
     """A measured clock offset is right if its error is at most the sum of three terms.
 
-    They are the method's own bound, the error of the true offset, and a microsecond of resolution.
+    The terms are the method's own bound, the error of the true offset, and a microsecond of
+    resolution.
     """
     each = crossed.Crossed(ClockOffset(1, 2, 3e6 + off_ns, 5000.0), 3_000_000, 2000.0)
     assert each.is_right == is_right

@@ -1,6 +1,6 @@
 """Identification of the flow that filled the longest queue.
 
-This is the flow whose rate increased most, not the largest flow.
+The flow to identify is the one whose rate increased most, not the largest flow.
 """
 
 from types import SimpleNamespace

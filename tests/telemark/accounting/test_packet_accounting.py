@@ -266,7 +266,8 @@ def test_applications_are_in_the_books() -> None:
 def at_xdp(net: Any) -> Any:
     """Return a network in which XDP programs consume frames, too.
 
-    They consume 7 frames from h1 before s1 receives them, and 4 frames that have arrived at h2.
+    The programs consume 7 frames from h1 before s1 receives them, and 4 frames that have arrived at
+    h2.
     """
     net.interface_counters["h1-eth0"]["sent"] += 11
     net.counters["s1"]["engine"]["received"] += 4

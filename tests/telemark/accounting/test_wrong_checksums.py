@@ -1,6 +1,6 @@
 """A run fails if a P4 program writes wrong checksums.
 
-Its output names the wrong checksums. The run does not count as inconclusive.
+The output of the run names the wrong checksums. The run does not count as inconclusive.
 """
 
 import json

@@ -25,7 +25,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page with a failed and a passed experiment. Some words on it are too long for one line."""
+    """A page with a failed and a passed experiment. Some words are too long for a line."""
     results = tmp_path_factory.mktemp("results")
     for name, measured in (("good", 0), ("bad", 1)):
         figure, (axes, _) = plots.figure(2)

@@ -278,7 +278,8 @@ def test_two_experiments_may_have_the_same_folder(checkout: Checkout) -> None:
 def test_an_experiment_leaves_the_runs_of_others_in_its_folder(checkout: Checkout) -> None:
     """An experiment removes only its own unused runs from a shared folder.
 
-    It keeps the runs of other experiments, even of one whose name begins with its own name.
+    The runs of other experiments stay, even if the name of another experiment begins with the same
+    name.
     """
     others = [replace(TASK, name=name) for name in ("other", "example-2")]
     for task in others:

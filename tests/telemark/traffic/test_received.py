@@ -10,7 +10,7 @@ from telemark.traffic.received import Arrivals, Datagram, Datagrams, Frame, Fram
 def taken(*payloads: bytes) -> Taken:
     """Return datagrams received at 100, 101, ... ns from ports 7, 8, ... of 10.0.2.1.
 
-    They have DSCP 46, ECN 0, 1, ..., and TTL 64, 63, ...
+    The datagrams have DSCP 46, ECN 0, 1, ..., and TTL 64, 63, ...
     """
     records = np.zeros(len(payloads), ARRIVAL)
     records["time_ns"] = 100 + np.arange(len(payloads))

@@ -45,7 +45,8 @@ static void prepare(struct engine *e, struct packet *packet)
     tna->enqueued_ns = tna_now_ns(&e->context);
 }
 
-/* Whether the program mirrors the packet from after (`outgoing`) or from before the deparser. */
+/* Return whether the program mirrors the packet: as after the deparser (`outgoing`), or as before.
+ * */
 static bool mirrors(const struct tna *tna, bool outgoing)
 {
     return tna->mirror_session && !(tna->drop_ctl & TNA_NO_MIRROR) &&
