@@ -9,7 +9,7 @@ Count-Min sketch and of a Count sketch per key, which share the same memory.
 Paper: Zhang, Liu, Wang, Yang, Li, Miao, Liu, Zhang and Jiang: CocoSketch: High-Performance
 Sketch-based Measurement over Arbitrary Partial Key Query. SIGCOMM 2021.
 
-Claim: Each bucket equals a model that uses the same random numbers, for basic and for
+Claim: Each bucket equals that of a model that uses the same random numbers, for basic and for
 hardware-friendly CocoSketch. A bucket of the hardware-friendly version stores a flow with a
 probability that equals the flow's share of the packets in the bucket. So the estimates of all
 partial keys are unbiased.

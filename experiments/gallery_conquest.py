@@ -7,7 +7,7 @@ queue. Captures show which packets were in the queue.
 Paper: Chen, Landau Feibish, Koral, Rexford, Rottenstreich, Monetti and Wang: Fine-Grained Queue
 Measurement in the Data Plane. CoNEXT 2019.
 
-Claim: All cells of the snapshots, and the marks of all packets, equal a model of ConQuest.
+Claim: All cells of the snapshots, and the marks of all packets, equal those of a model of ConQuest.
 
 Published: In simulations, ConQuest identifies the flows that contribute to the queue with a
 precision of 90 % on a timescale of 1 ms, with less than 65 KB of memory (abstract).

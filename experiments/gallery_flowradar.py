@@ -7,8 +7,8 @@ the counts are compared with captures.
 
 Paper: Li, Miao, Kim and Yu: FlowRadar: A Better NetFlow for Data Centers. NSDI 2016.
 
-Claim: Each cell and each filter bit equals a model. All decoded flows have passed the switch. If
-SingleDecode finds all flows, all counts are exact.
+Claim: Each cell and each filter bit equals that of a model. All decoded flows have passed the
+switch. If SingleDecode finds all flows, all counts are exact.
 
 Published: With four hash functions, 100,000 flows need 2.88 MB; NetFlow with perfect hashing needs
 2.5 MB (5.1, Figure 3). With the same memory, NetDecode finds 26.6 to 30 % more flows, with their

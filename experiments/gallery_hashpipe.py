@@ -7,7 +7,7 @@ sums. The list is compared with the heaviest flows of the trace.
 Paper: Sivaraman, Narayana, Rottenstreich, Muthukrishnan and Rexford: Heavy-Hitter Detection
 Entirely in the Data Plane. SOSR 2017.
 
-Claim: Each slot of each stage equals a model of HashPipe. No flow is overestimated.
+Claim: Each slot of each stage equals that of a model of HashPipe. No flow is overestimated.
 
 Published: With less than 80 KB, HashPipe finds 95 % of the 300 heaviest flows of a trace with over
 400,000 flows (abstract).

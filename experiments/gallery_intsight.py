@@ -10,7 +10,7 @@ N3 is the cause.
 Paper: Marques, Levchenko and Gaspary: IntSight: Diagnosing SLO Violations with In-Band Network
 Telemetry. CoNEXT 2020. The numbers are from the data of its artifact (jonadmark/intsight-bmv2).
 
-Claim: All headers at the last switches and all reports equal a model that is computed from
+Claim: All headers at the last switches and all reports equal those that a model computes from
 captures. The reports name N3, and no other contention point.
 
 Published: In figure 5(b), four flows have contention at N3 in two epochs. The orange flow is

@@ -8,8 +8,8 @@ congestion and path changes to a collector. Captures show the events that took p
 Paper: Zhou, Sun, Liu, Miao, Bai, Li, Zheng, Zhu, Shen, Xi, Zhang, Cai, Zhang and Xu: Flow Event
 Telemetry on Programmable Data Plane. SIGCOMM 2020.
 
-Claim: The reports equal a model of event detection and group caching, which gets the captures as
-its input. If the ring is large enough, the flow of each lost packet is found.
+Claim: The reports equal those of a model of event detection and group caching, whose input are the
+captures. If the ring is large enough, the flow of each lost packet is found.
 
 Published: NetSeer aims to discover and record all performance-critical events of the data plane.
 Its monitoring traffic is only 0.01 % of all traffic (abstract). This number follows from the rates

@@ -8,7 +8,7 @@ of a hop.
 Paper: Ben Basat, Ramanathan, Li, Antichi, Yu and Mitzenmacher: PINT: Probabilistic In-band Network
 Telemetry. SIGCOMM 2020.
 
-Claim: The digest of each packet equals a model. All inferred paths are correct.
+Claim: The digest of each packet equals that of a model. All inferred paths are correct.
 
 Published: For 2 hops, the receiver needs 8/3 packets on average. For 25 hops, the median is 89
 packets with the baseline layer alone, and 41 packets with an XOR layer (4.2, Figure 5). For 59

@@ -6,8 +6,8 @@ the server. Packet buffer: if a burst is longer than a queue, its other packets 
 
 Paper: Kim, Zhu, Kim, Lee and Seshan: Generic External Memory for Switch Data Planes. HotNets 2018.
 
-Claim: The memory and the packets that hosts receive equal models. No packet of a burst is lost or
-reordered while the ring in the server has room.
+Claim: The memory and the packets that hosts receive equal those of models. No packet of a burst is
+lost or reordered while the ring in the server has room.
 
 Published: The paper designs three remote memory primitives, and shows that a switch can access
 remote memory purely from the data plane (abstract).

@@ -203,7 +203,8 @@ def report(results: Sequence[Result], corpus: Path, seconds: float) -> Report:
         percent = 100 * good / len(asked)
         rows.append((question.text, good, len(asked), f"{percent:.1f}"))
         if question.needed is not None:
-            # A Check has a symmetric tolerance. With this one, results from `needed` to 100 % pass.
+            # A Check has a symmetric tolerance. With these values, results from `needed` to 100 %
+            # pass.
             middle, half = (100 + question.needed) / 2, (100 - question.needed) / 2
             checks.append(Check(f"{question.text.strip()}, %", percent, middle, half))
         if question.why is not None:

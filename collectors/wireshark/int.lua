@@ -143,7 +143,7 @@ local function baseline_length(bitmap, first, is_old)
   return sum
 end
 
--- Adds baseline metadata in the order of the bits. Returns the offset at which they end.
+-- Adds baseline metadata in the order of the bits. Returns the offset of their end.
 local function add_baseline(tree, bitmap, first, tvb, at, is_old)
   for bit = first, 14 do
     if bitmap:bitfield(bit, 1) == 1 then

@@ -112,7 +112,7 @@ def flow_graph(
 
 
 def monitoring_links(graph: Graph, points: Collection[Point]) -> set[Link]:
-    """Return the links of the monitoring network that consists of only some measuring points.
+    """Return the links of a monitoring network that uses only some of the measuring points.
 
     A link leads from a point to each point that a packet may pass next, without another one of
     `points` in between. Fewer points need fewer counters, but give larger clusters.

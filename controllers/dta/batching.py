@@ -6,8 +6,8 @@ P4: p4src/dta/gather.p4.
     ...                                      # like other stores: see translator
     await flush_lists(switch, 1, lists)      # write incomplete batches
 
-All stores of a translator use the same registers. Each store has a range of them, which starts at
-`first`. The ranges must not overlap.
+All stores of a translator use the same registers. Each store has a range of these registers, which
+starts at `first`. The ranges must not overlap.
 """
 
 import asyncio

@@ -115,7 +115,7 @@ class Filter:
     def _wait_for_packets(self) -> None:
         """Wait until no packet uses rules that were removed.
 
-        The update of a map of maps returns only at that time.
+        An update of a map of maps returns only when no packet uses the removed rules.
         """
         self._maps["masks"][self._current] = self._maps[f"masks_{self._current}"].fd
 

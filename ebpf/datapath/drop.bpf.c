@@ -1,5 +1,5 @@
-/* Programs that drop packets: all packets, or packets to some UDP ports. Also programs that pass
- * packets to the kernel, which then drops them. */
+/* Programs that drop packets: all packets, or packets to some UDP ports. Other programs pass
+ * packets to the kernel, which then drops the packets. */
 #include "chain.h"
 
 #include <linux/if_ether.h>

@@ -3,7 +3,7 @@
  *
  * This program runs before the program under test. It writes only two kinds of bytes: bytes that
  * differ between frames, and bytes that the program under test may have changed. The kernel does
- * not restore the latter. */
+ * not restore changed bytes. */
 #include "chain.h"
 
 

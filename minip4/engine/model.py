@@ -443,7 +443,7 @@ class ValueSet:
 @dataclass(slots=True)
 class TnaParser:
     number: int  # among all parsers of the program
-    of: frozenset[int]  # numbers of the hardware's parsers; empty for a parser without others
+    of: frozenset[int]  # numbers of the hardware's parsers; empty if it is the only one
 
 
 @dataclass(slots=True)

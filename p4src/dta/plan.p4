@@ -43,7 +43,8 @@ struct plan_t {
     bit<8> cost;     // cost of the report for the rate of its session, in 1/16 of a request
 }
 
-/* Selects one of `count` sessions by a hash of the key. The first has the number `first`. */
+/* Selects one of `count` sessions by a hash of the key. The first of these sessions has the number
+ * `first`. */
 action choose_session(inout plan_t plan, in bit<128> key, in bit<8> first, in bit<8> count) {
     plan.session = first;
     if (count > 1) {

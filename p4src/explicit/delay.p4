@@ -4,9 +4,9 @@
  * between two edges in one direction is the RTT, plus the time in which the hosts had nothing to
  * send. The observer cannot detect reordering: each edge counts, also if an old packet causes it.
  *
- * Delay bit: one marked packet, the delay sample, bounces between the hosts. A host reflects it
- * within 1 ms or not at all. The client sends a new one if it has sent none for T_Max. So the time
- * between two delay samples is the RTT, if it is shorter than T_Max - K.
+ * Delay bit: one marked packet, the delay sample, bounces between the hosts. A host reflects the
+ * delay sample within 1 ms or not at all. The client sends a new one if it has sent none for T_Max.
+ * So the time between two delay samples is the RTT, if it is shorter than T_Max - K.
  *
  *   client --D--> observer ----> server      time from D in one direction to D in the other one:
  *   client <----- observer <-D-- server      half RTT, here between observer and server */

@@ -144,7 +144,7 @@ def flaws(folder: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Regenerate the named references, or all. Return the worst exit status of their runs."""
+    """Regenerate the named references, or all. Return the worst exit status of all runs."""
     known = commands()
     parser = argparse.ArgumentParser(
         prog="reference", usage=argparse.SUPPRESS, description=__doc__, allow_abbrev=False,

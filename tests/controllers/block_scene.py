@@ -148,7 +148,7 @@ class FaultInjector:
     def silence(self) -> Callable[[], None]:
         """Make P4Runtime calls fail as if the process had died.
 
-        Return a function that makes them succeed again.
+        Return a function that makes P4Runtime calls succeed again.
         """
         service, device = self.switch.service, self.switch.device
         service._device = Dead()

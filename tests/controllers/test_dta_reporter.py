@@ -54,7 +54,7 @@ class Hosts(Topo):
 
 
 class Denier(Application):
-    """Receives reports. After `at` of them, it requests `count` reports again, from `first` on."""
+    """Receives reports. After `at` reports, it requests `count` reports again, from `first` on."""
 
     def __init__(self, at: int, first: int, count: int) -> None:
         self.at, self.first, self.count = at, first, count

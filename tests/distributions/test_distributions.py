@@ -58,7 +58,7 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheels(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder with the wheels and source distributions of both."""
+    """Return the folder with the wheels and source distributions of Telemark and minip4."""
     copy = tmp_path_factory.mktemp("copy")
     files = sorted(tracked(*LIBRARY, "minip4", "distributions", "*.*", "LICENSE"))
     for file in files:

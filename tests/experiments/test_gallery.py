@@ -1,4 +1,4 @@
-"""Experiments of the gallery equal their models, and detect faults of their programs."""
+"""Experiments of the gallery agree with their models, and detect faults of their programs."""
 
 import json
 from pathlib import Path

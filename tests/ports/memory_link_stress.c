@@ -15,7 +15,7 @@ enum { FRAMES = 30000, PATIENCE_MS = 60000 };
 
 static const char *path;
 static pthread_barrier_t both; /* waits until both ends are open */
-static uint32_t ahead[2] = {FRAMES, FRAMES}; /* frames that an end sends beyond those received */
+static uint32_t ahead[2] = {FRAMES, FRAMES}; /* frames that an end sends ahead of those received */
 
 static uint32_t length_of(uint32_t number)
 {

@@ -43,7 +43,7 @@ def waits_for_the_second_segment(folder: Path, *, has_timestamps: bool) -> list[
 
     The first segment timed out thrice. The copies of the first segment are sent at 10, 220 (a tail
     loss probe), 430, 850 and 1690 ms, and all are lost. Then an ACK is injected. With timestamps,
-    it refers to the last copy.
+    this ACK refers to the last copy.
     """
     line = Line(NOTHING_ARRIVES, captures=folder)
     # the application writes the second segment after 2 s

@@ -134,7 +134,7 @@ def heavy_hitter_error(
 def largest_flow_deviation(
     stream: Stream, read: NDArray[np.uint64], functions: HashFunctions
 ) -> float:
-    """Return how many more buckets hold their largest flow than expected, in standard errors."""
+    """Return the excess of buckets that store their largest flow, in standard errors."""
     buckets = len(read)
     places = functions.positions(traces.flow_hashes(stream), buckets)[0].tolist()
     total, largest, sizes = [0] * buckets, [(0, 0)] * buckets, Counter[tuple[int, int]]()

@@ -169,7 +169,7 @@ class Scenario:
     paths: Mapping[str, PathFlow]
     points: Mapping[str, tuple[int, int]]  # published contention and suspicion points
     port: tuple[str, str]  # the congested port: its switch, and the neighbour
-    span_s: tuple[float, float]  # the start is the start of an epoch
+    span_s: tuple[float, float]  # begins with the start of an epoch
     short_s: tuple[float, float]  # with --quick and in real time
 
     def make_topo(self, *, has_rates: bool) -> Topo:

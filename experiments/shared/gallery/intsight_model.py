@@ -104,7 +104,7 @@ class Captures:
                 raise InvalidRunError(f"{nodes[-2]}: packets of flow {path.number} were lost")
             sent_ns = arrived["epoch"] * (1000 << EPOCH_SHIFT)
             if (hops[-1].latency_us >= LATENCY_US).any():
-                note_invalid(f"{nodes[-2]}: {LATENCY_US} us of latency without a queue")
+                note_invalid(f"{nodes[-2]}: latency of at least {LATENCY_US} us without a queue")
         expected = self._model_headers(sent_ns, hops[:-1], path)
         whole = self._model_headers(sent_ns, hops, path)
         # The last switch adds its own data to the telemetry that arrives there.

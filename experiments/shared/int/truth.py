@@ -73,7 +73,8 @@ def read_queue(net: Network, switch: str, after: str, *, stamped: bool) -> Queue
 
     Captures are truncated, and the sequence number of a packet with INT may be in the truncated
     part. Therefore packets are numbered in the order of capture. The order is right only if the
-    network neither loses nor reorders packets. The records of the receiver show whether it does.
+    network neither loses nor reorders packets. The records of the receiver show whether the network
+    does so.
     """
     left = read(net.capture(switch, after, "out"))
     arrived, taken = (_all_that(net, switch, what) for what in ("in", "taken" if stamped else "in"))

@@ -67,7 +67,7 @@ class Finding:
     segments: int
     written: int  # requests that the collector executed
     expected_written: int
-    complete: int  # complete records, of `slots` in use
+    complete: int  # complete records; `slots` slots are used
     expected_complete: int
     slots: int
     wrong_bytes: int  # bytes of the memory that differ from the model

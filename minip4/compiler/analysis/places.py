@@ -23,7 +23,8 @@ class Place:
 def place_of(e: syntax.Expression) -> Place | None:
     """Return the place of an expression.
 
-    Returns None unless it is a variable, a parameter or a part of one.
+    Returns None unless the expression is a variable, a parameter, or a part of a variable or
+    parameter.
     """
     if isinstance(e, syntax.Name):
         is_stored = isinstance(e.declaration, (syntax.VariableDeclaration, syntax.Parameter))

@@ -76,7 +76,7 @@ def written_id(annotations: list[syntax.Annotation]) -> int | None:
 
 
 def checked_size(number: int, source: syntax.Source) -> int:
-    """Return a number of cells, entries or members. Reject it if it does not fit in an int32."""
+    """Return a number of cells, entries or members. Reject numbers that do not fit in an int32."""
     if not 0 <= number < 1 << 31:
         raise P4Error(f"a size of {number} is out of range", source, f"0 .. {(1 << 31) - 1}")
     return number

@@ -579,7 +579,7 @@ def test_copies_to_one_port(bfrt: Callable[[str], int], read: Callable[[Any], li
 def test_mod_keeps_fields_that_are_not_given(
     bfrt: Callable[[str], int], read: Callable[[Any], list[Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """For add they are 0."""
+    """mod() keeps fields that are not given, and add() sets them to 0."""
     script = """
 p4 = bfrt.x.pipe.Ingress
 p4.counts.mod(1, counter_spec_pkts=5, counter_spec_bytes=9)

@@ -1,6 +1,6 @@
 """A run reports how many packets were lost, where, and for which reason.
 
-In some tests, no packet of a flow arrives. In others, switches drop packets.
+In some tests, no packet of a flow arrives. In other tests, switches drop packets.
 """
 
 import json

@@ -278,8 +278,8 @@ def test_two_experiments_may_have_the_same_folder(checkout: Checkout) -> None:
 def test_an_experiment_leaves_the_runs_of_others_in_its_folder(checkout: Checkout) -> None:
     """An experiment removes only its own unused runs from a shared folder.
 
-    The runs of other experiments stay, even if the name of another experiment begins with the same
-    name.
+    The runs of other experiments stay, even those of an experiment whose name begins with the name
+    of this experiment.
     """
     others = [replace(TASK, name=name) for name in ("other", "example-2")]
     for task in others:
