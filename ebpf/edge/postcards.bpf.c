@@ -1,5 +1,5 @@
 // INT-XD on a host. If a packet of a watched flow leaves or arrives at this device, the program
-// sends INT metadata to user space. There, postcards.py writes the report. Packets are not
+// sends INT metadata to user space. In user space, postcards.py writes the report. Packets are not
 // modified.
 
 #include <linux/bpf.h>

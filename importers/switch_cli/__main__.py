@@ -2,8 +2,8 @@
 
 Usage: python -m importers.switch_cli NAME HOST:PORT DEVICE_ID CONTROL SCRIPT. HOST:PORT is the
 P4Runtime address, and CONTROL is the socket of `minip4 control`. Prints the results of read
-commands, and one line for each command that failed. The exit status is 1 if a command failed. It is
-2, with a message on stderr, if the script could not be run.
+commands, and one line for each command that failed. The exit status is 1 if a command failed, or 2,
+with a message on stderr, if the script could not be run.
 """
 
 import asyncio

@@ -13,9 +13,9 @@ from minip4.compiler import syntax
 from minip4.compiler.errors import P4Error
 from minip4.compiler.source import Source, SourceFile
 
-# The parser limits nesting, and operators in a row (token_stream.py, expressions.py). It limits
-# neither the combination of both nor the depth of calls. One level needs a few Python frames in
-# each pass.
+# The parser limits nesting, and operators in a row (token_stream.py, expressions.py). But it limits
+# neither the combination of nesting and operators nor the depth of calls. One level needs a few
+# Python frames in each pass.
 DEEPEST_RECURSION = 10_000
 
 

@@ -281,7 +281,7 @@ class Virtual(Caller):
     def cpu_send(self, switch: int, frame: bytes) -> bool:
         """Send a frame to the CPU port.
 
-        Returns False if it is too long, or if there is no memory left.
+        Returns False if the frame is too long, or if there is no memory left.
         """
         return self._library.virtual_cpu_write(self._handle, switch, frame, len(frame)) == 0
 

@@ -58,7 +58,7 @@ control IntBorder(
         from_outside = 1;
     }
 
-    // Ports at the border of the domain. They do not accept INT from outside.
+    // Ports at the border of the domain. These ports do not accept INT from outside.
     table borders {
         key = { standard_metadata.ingress_port: exact; }
         actions = { outside; NoAction; }

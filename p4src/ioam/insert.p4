@@ -250,7 +250,7 @@ control AddNodeData(
             || words == 0) {
             event = IOAM_MALFORMED;
         } else if (hdr.ioam.trace.overflow == 1) {
-            // earlier nodes had no space; nothing may follow
+            // an earlier node had no space, so no later node may add data
         } else if (has_space == 0) {
             hdr.ioam.trace.overflow = 1;
             event = IOAM_OVERFLOWED;

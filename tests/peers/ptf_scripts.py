@@ -111,5 +111,5 @@ def call(action: str, data: list[tuple[str, int]]) -> str:
 
 
 def unnumbered(name: str) -> str:
-    """Return a name without the numbers of controls that have constructor arguments."""
+    """Return a name without the numbers (`_0`) that controls with constructor arguments have."""
     return re.sub(r"_\d+(?=\.)", "", name)

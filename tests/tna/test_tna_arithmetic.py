@@ -59,7 +59,7 @@ def leading_bits(x: int, count: int) -> int:
 def test_math_unit(
     tmp_path: Path, unit: str, factor: float, function: Callable[[int], float]
 ) -> None:
-    """It is exact to 1 % for the first four bits; of a square root, three if they are odd."""
+    """The result is exact to 1 % for the first four bits of x, or three in some square roots."""
     switch = math_unit(tmp_path, unit)
     rng = random.Random(3)
     for x in [*range(1, 40), *(rng.getrandbits(rng.randint(1, 15)) + 1 for _ in range(100))]:

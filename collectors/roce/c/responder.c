@@ -55,8 +55,8 @@ static int32_t ahead(uint32_t psn, uint32_t of)
     return (int32_t)((psn - of) << 8) >> 8;
 }
 
-/* Handles a request that was sent again (9.7.5.1.3). For a write, it sends an ACK with the PSN that
- * was executed last. For an atomic operation, it sends the stored response again. */
+/* Handles a request that was sent again (9.7.5.1.3). For a write, sends an ACK with the PSN that
+ * was executed last. For an atomic operation, sends the stored response again. */
 static enum roce_reason repeat(const struct request *request)
 {
     const struct queue_pair *pair = request->pair;

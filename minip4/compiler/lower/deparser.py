@@ -11,7 +11,7 @@ from minip4.compiler.errors import P4Error
 class Emit(ir.Statement):
     """A call of `packet_out.emit`.
 
-    In lowered programs, a list of all headers in order replaces these calls.
+    In lowered programs, a list of all headers in order replaces the calls of emit.
     """
 
     __slots__ = ("header",)

@@ -1,4 +1,4 @@
-"""Headers whose size changes after the parser. The sent frame has their final content."""
+"""Headers whose size changes after the parser. The sent frame has the headers' final content."""
 
 import json
 
