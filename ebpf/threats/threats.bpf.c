@@ -61,8 +61,8 @@ static __always_inline struct suspect *known(struct suspects *group, __u64 hash)
 
 /* Return a slot for a new suspect. If no slot is free, the new suspect may replace another suspect.
  * The probability of a replacement decreases with the packet count of the other suspect, as in
- * HeavyKeeper. So a sender that forges many addresses does not replace a suspect with many packets.
- * */
+ * HeavyKeeper. So a sender that forges many addresses does not replace a suspect with many
+ * packets. */
 static __always_inline struct suspect *place_for(struct suspects *group, __u32 buffer)
 {
     struct losses *lost = bpf_map_lookup_elem(&losses, &buffer);

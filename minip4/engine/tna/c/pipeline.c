@@ -45,8 +45,8 @@ static void prepare(struct engine *e, struct packet *packet)
     tna->enqueued_ns = tna_now_ns(&e->context);
 }
 
-/* Return whether the program mirrors the packet: as after the deparser (`outgoing`), or as before.
- * */
+/* Return whether the program mirrors the packet as it is after the deparser (`outgoing`) or before
+ * the deparser. */
 static bool mirrors(const struct tna *tna, bool outgoing)
 {
     return tna->mirror_session && !(tna->drop_ctl & TNA_NO_MIRROR) &&
