@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from databases import influxdb, prometheus
-from metric_runs import Sample, Truth, ampm, dta
+from metric_runs import Sample, Truth, ampm, dta, int_md
 from prometheus_client.parser import text_string_to_metric_families
 from test_int_export import EPOCH_NS, findings  # noqa: F401  a fixture
 
@@ -30,7 +30,7 @@ needs_influxdb = pytest.mark.skipif(
 FLOW = 'source="10.0.0.1",destination="10.0.0.2"'
 
 
-@pytest.fixture(scope="module", params=[ampm, dta])
+@pytest.fixture(scope="module", params=[ampm, dta, int_md])
 def published(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[MetricsFolder, Truth]:
@@ -47,7 +47,7 @@ def test_published_metrics_equal_ground_truth(published: tuple[MetricsFolder, Tr
         for family in families for sample in family.samples
     }  # fmt: skip
     assert {key: found.get(key) for key in truth} == pytest.approx(truth, abs=1e-12)
-    assert all(family.name.startswith(("ampm_", "dta_")) for family in families)
+    assert all(family.name.startswith(("ampm_", "dta_", "int_")) for family in families)
 
 
 @needs_prometheus
@@ -70,7 +70,7 @@ def test_influxdb_answers_with_ground_truth(
     with influxdb([*lines(folder.collect(), time.time_ns())], tmp_path) as query:
         for (name, labels), value in truth.items():
             where = " AND ".join(f"\"{label}\" = '{text}'" for label, text in labels)
-            ((answer,),) = query(f'SELECT value FROM "{name}" WHERE {where}')
+            ((answer,),) = query(f'SELECT value FROM "{name}" WHERE {where or "true"}')
             assert answer == pytest.approx(value, abs=1e-12)
 
 
