@@ -479,8 +479,7 @@ def add_metrics_option(parser: "argparse._ActionsContainer") -> None:
     """Add `--metrics`, for commands whose collectors publish metrics in Run.metrics."""
     parser.add_argument(
         "--metrics", type=_tcp_port, metavar="PORT",
-        help="serve metrics of the collectors for Prometheus at this TCP port of 127.0.0.1, in "
-        "real time (default: none)",
+        help="TCP port at 127.0.0.1 for Prometheus metrics, in real time (default: none)",
     )  # fmt: skip
 
 
