@@ -120,13 +120,16 @@ def _claims(summary: Mapping[str, Any]) -> str:
 
 def _reproductions(reproductions: Sequence[Mapping[str, Any]]) -> str:
     """Render the table of published numbers next to ours."""
-    rows = (
-        f"<tr><td>{text(each['claim'])}<td>{text(each['source'])}<td>{text(each['published'])}"
-        f'<td class="number">{measured(each)}<td>{text(each["verdict"])}'
-        for each in reproductions
-    )
+    if not reproductions:
+        return ""
     columns = ("published claim", "source", "published", "measured", "result")
-    return table(columns, rows, "published numbers") if reproductions else ""
+    rows = (
+        markup.row(columns, (
+            text(each["claim"]), text(each["source"]), text(each["published"]), measured(each),
+            text(each["verdict"]),
+        )) for each in reproductions
+    )  # fmt: skip
+    return f'<div class="cards">{table(columns, rows, "published numbers")}</div>'
 
 
 def measured(reproduction: Mapping[str, Any]) -> str:

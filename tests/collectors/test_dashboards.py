@@ -1,4 +1,4 @@
-"""Grafana dashboards: their fields, their metrics, and their queries in Debian's Prometheus."""
+"""Grafana dashboards: fields, metrics, queries in Debian's Prometheus, and the how-to."""
 
 import json
 import re
@@ -119,3 +119,12 @@ def test_prometheus_has_data_for_each_query(exported: list[Metric], tmp_path: Pa
     with prometheus(lambda: exported, tmp_path) as query:
         empty = [each for each in queries if not query(each.replace("$__rate_interval", "1m"))]
     assert empty == []
+
+
+def test_the_how_to_names_all_commands_with_metrics() -> None:
+    page = (REPOSITORY / "docs/how-to/dashboards.md").read_text()
+    named = {*re.findall(r"`((?:ampm|dta|int)_\w+)`", page)}
+    scripts = (REPOSITORY / "experiments").glob("*.py")
+    assert named == {each.stem for each in scripts if "add_metrics_option" in each.read_text()}
+    for name in re.findall(r"`(docs/examples/\w+\.py)`", page):
+        assert "add_metrics_option" in (REPOSITORY / name).read_text()

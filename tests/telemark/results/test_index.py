@@ -156,7 +156,9 @@ def test_an_index_of_the_gallery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     }  # fmt: skip
     assert second["Paper"] == ""  # without a script
     assert second["Reproduced"] == '<span class="passed">1 of 1 number</span>'
-    assert '<td class="number">0.9 (0.85 to 0.95)<td>reproduced' in page
+    numbers_of_a = cells_of(page, "published claim")[:3]
+    assert [each["measured"] for each in numbers_of_a] == ["0.9", "0.9 (0.85 to 0.95)", "0.2"]
+    assert numbers_of_a[2]["result"] == "not reproduced"
 
 
 def test_figures_are_in_the_page(tmp_path: Path) -> None:
