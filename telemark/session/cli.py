@@ -144,7 +144,8 @@ def _run_real(
     if child:
         with server or contextlib.nullcontext():
             return isolation.supervise(name, child, connection, interactive=options.interactive)
-    port, metrics = _metrics_port(options), list[MetricsFolder]()
+    port = _metrics_port(options)
+    metrics: list[MetricsFolder] = []  # empty until the run has a folder
     with (
         _serve_metrics(port, metrics),
         isolation.inside(connection, interactive=options.interactive) as folder,
