@@ -94,6 +94,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="blocks per phase, at least 2 (default: 5)",
     )  # fmt: skip
     add_common_options(parser)
+    cli.add_metrics_option(parser)
 
 
 # At this load or more, the first packets of a block fill the queue. The probability that none of

@@ -87,6 +87,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="complete blocks per run, at least 2 with background load (default: 6)",
     )  # fmt: skip
     add_common_options(parser)
+    cli.add_metrics_option(parser)
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:

@@ -96,6 +96,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_block_option(parser, 2**20)
     add_common_options(parser)
+    cli.add_metrics_option(parser)
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_block_option(parser, MIN_BLOCK_US)
     add_common_options(parser)
+    cli.add_metrics_option(parser)
     parser.set_defaults(program=PROGRAM)
 
 
@@ -279,7 +280,7 @@ async def measure(
             collector = await stack.enter_async_context(
                 Collector(
                     plan.watched(hops), schedule, run.clock, bounds=bounds,
-                    records=None if MONITORING[case.monitoring] else (),
+                    records=None if MONITORING[case.monitoring] else (), metrics=run.metrics,
                 )
             )  # fmt: skip
             await collector.watch()

@@ -73,6 +73,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     measurement.add_block_option(parser, 2**18)
     measurement.add_common_options(parser)
+    cli.add_metrics_option(parser)
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="reports sent while links lose packets (default: 10000; 2000 in real time)",
     )  # fmt: skip
     cli.add_program_option(parser, REPORTER_PROGRAM)
+    cli.add_metrics_option(parser)
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:

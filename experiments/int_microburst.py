@@ -66,6 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="flow that sends the burst (default: %(default)s)",
     )  # fmt: skip
     cli.add_program_option(parser, "p4src/int/int.p4")
+    cli.add_metrics_option(parser)
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:

@@ -81,6 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     cli.add_rate_option(parser, 500, "the watched flow")
     cli.add_program_option(parser, "p4src/int/int.p4")
+    cli.add_metrics_option(parser)
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     with Network(
         topo, run, program=options.program, stamp_log=stamped, switch_options=cpu_ports(topo)
     ) as net:
-        collector = net.run_application("collector", KeepingCollector())
+        collector = net.run_application("collector", KeepingCollector(run.metrics))
         async with connections(net) as switches:
             if net.has_panels:
                 clocks = await on_bmv2.find_clocks(switches, run.clock)

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from telemark.results import docstring
+from telemark.results.gallery import PREFIX
 from telemark.results.reference import REFERENCE
+from telemark.results.section import measured
 from telemark.run_all.catalogue import experiments
 
 ROOT = Path(__file__).resolve().parent.parent
-PREFIX = "gallery_"
 
 
 def table() -> str:
@@ -25,7 +26,7 @@ def table() -> str:
             name = f"[{script.stem.removeprefix(PREFIX)}](#{script.stem})"
             lines.append(
                 f"| {name} | {each['claim']} | {each['source']} | {each['published']} | "
-                f"{_measured(each)} | {each['verdict']} | {minutes} |"
+                f"{measured(each)} | {each['verdict']} | {minutes} |"
             )
     return "\n".join(lines)
 
@@ -46,12 +47,6 @@ def _section(script: Path) -> str:
         lines += [f"- Command: `{summary['command']}` (seed {summary['seed']})", "",
                   f"![{about.question}]({picture})"]  # fmt: skip
     return "\n".join(lines)
-
-
-def _measured(reproduction: dict[str, Any]) -> str:
-    low, high = min(reproduction["measured"]), max(reproduction["measured"])
-    spread = f" ({low:.4g} to {high:.4g})" if low != high else ""
-    return f"{reproduction['median']:.4g}{spread}"
 
 
 def _scripts() -> list[Path]:

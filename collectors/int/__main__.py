@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from collectors.int.application import PORT, Collector, Encoding, Findings
-from collectors.int.export.prometheus import Endpoint
+from collectors.int.export.prometheus import metrics
 from collectors.int.index import endpoints
 from telemark.apps.application import Host, HostInfo
 from telemark.backends.real.application_host import ProcessHost
 from telemark.backends.real.applications import Task
 from telemark.errors import TestbedError
+from telemark.export.prometheus import Endpoint
 from telemark.session.cli import Parser
 from telemark.topology.links import USUAL_MTU
 from telemark.traffic.received import Datagrams
@@ -110,7 +111,8 @@ def collect(options: argparse.Namespace) -> dict[str, Any]:
         raise TestbedError(f"{options.address}: {error.strerror}") from None
     endpoint = None
     if options.metrics is not None:
-        endpoint = Endpoint(options.metrics_address, options.metrics, collector.findings)
+        endpoint = Endpoint(options.metrics_address, options.metrics,
+                            lambda: metrics(collector.findings()))  # fmt: skip
     ended, end = os.pipe()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os.write(end, b"\n"))

@@ -13,6 +13,7 @@ from collectors.int.index import Index, Limits
 from collectors.int.native import CHANGE, GAP, Flag, ParseStatus
 from collectors.int.store import Store
 from telemark.apps.application import Application, Host
+from telemark.export.folder import INTERVAL_S, MetricsFolder
 from telemark.traffic.received import Datagrams
 
 PORT = 32766  # default UDP port for reports
@@ -43,12 +44,13 @@ class Collector(Application):
     """Receives Telemetry Reports at a UDP port. The result is a Findings.
 
     If `store` is given (folder of a dataset, and name of the run), the collector also stores all
-    reports: see Store.
+    reports: see Store. With `metrics`, it publishes its findings as metrics of the run.
     """
 
     def __init__(
         self, encoding: Encoding, *, port: int = PORT, limits: Limits | None = None,
         hold_us: float = 1000, store: tuple[Path, str] | None = None,
+        metrics: MetricsFolder | None = None,
     ) -> None:  # fmt: skip
         self._encoding = encoding
         self._port = port
@@ -56,6 +58,7 @@ class Collector(Application):
         self._hold_us = hold_us
         self._stored = store
         self._store: Store | None = None
+        self._metrics = metrics
         self._datagrams = self._reports = self._hops = 0
         self._drops: Counter[tuple[int, int]] = Counter()
 
@@ -67,6 +70,8 @@ class Collector(Application):
         if self._stored is not None:
             self._store = Store(*self._stored)
         host.udp(self._port, self.on_datagrams, hold_us=self._hold_us)
+        if self._metrics is not None:
+            self._publish_again(self._metrics)
 
     def on_datagrams(self, datagrams: Datagrams) -> None:
         """Decode and index the datagrams."""
@@ -99,7 +104,20 @@ class Collector(Application):
         self._index.end(self._host.now_ns())
         if self._store is not None:
             self._store.close()
+        if self._metrics is not None:
+            self._publish(self._metrics)
         return self.findings()
+
+    def _publish_again(self, metrics: MetricsFolder) -> None:
+        """Publish metrics now, and from then on every INTERVAL_S."""
+        self._publish(metrics)
+        next_ns = self._host.now_ns() + INTERVAL_S * 1e9
+        self._host.call_at(next_ns, lambda: self._publish_again(metrics))
+
+    def _publish(self, metrics: MetricsFolder) -> None:
+        from collectors.int.export import prometheus  # noqa: PLC0415  it imports this module
+
+        metrics.publish(f"int_{self._host.name}", prometheus.metrics(self.findings()))
 
     def _count_drops(self, reports: NDArray[np.void]) -> None:
         dropped = reports[(reports["flags"] & Flag.DROPPED) != 0]

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from controllers.ampm.metrics import BlockMetrics
 from controllers.ampm.records import (
     OverwrittenError,
     Point,
@@ -48,6 +49,7 @@ from controllers.ampm.watch import (
 )
 from controllers.readout import RESOLUTION_US
 from telemark.errors import InvalidRunError
+from telemark.export.folder import MetricsFolder
 from telemark.session.clock import Clock, ReadableClock
 
 T = TypeVar("T")
@@ -127,6 +129,7 @@ class Collector:
     def __init__(
         self, flows: Mapping[WatchedFlow, FlowPath[Hop | Edge]], schedule: Schedule,
         clock: Clock, *, bounds: Bounds | None, records: Collection[Record] | None = None,
+        metrics: MetricsFolder | None = None,
     ) -> None:  # fmt: skip
         check_distinct(flows)
         check_paths(flows)
@@ -147,6 +150,8 @@ class Collector:
         self._sessions = {name: self._session(hop) for name, hop in hops.items()}
         self._totals = {name: [_Totals(), _Totals()] for name in hops}  # by colour
         self._open = AsyncExitStack()
+        self._metrics = metrics
+        self._sums = BlockMetrics(flows, self._wanted)
 
     async def __aenter__(self) -> "Collector":
         async with AsyncExitStack() as opening:
@@ -213,7 +218,11 @@ class Collector:
                     for name, part in zip(names, parts, strict=True)
                 ]  # fmt: skip
             if block >= first:
-                yield self._report(block, dict(zip(names, parts, strict=True)))
+                report = self._report(block, dict(zip(names, parts, strict=True)))
+                if self._metrics is not None:
+                    self._sums.add(report.records)
+                    self._metrics.publish("ampm", self._sums.metrics())
+                yield report
 
     def _session(self, place: Hop | Edge) -> PlaceSession:
         watches = [watch_at(self._flows[f], place.name, f) for f in self._seen[place.name]]

@@ -39,7 +39,9 @@ async def experiment(options, run):
         there = WatchedFlow(1, h1.IP(), h2.IP(), TCP, dst_port=FLOW.port)
         back = WatchedFlow(2, h2.IP(), h1.IP(), TCP, src_port=FLOW.port)
         flows = {there: hops, back: hops[::-1]}
-        async with Collector(flows, schedule, run.clock, bounds=Bounds(0, 22_000)) as collector:
+        async with Collector(
+            flows, schedule, run.clock, bounds=Bounds(0, 22_000), metrics=run.metrics
+        ) as collector:
             await collector.watch()
             first = schedule.block_at(run.clock.now_ns() // 1000) + 2
             reports = []
@@ -79,4 +81,4 @@ async def experiment(options, run):
 
 
 if __name__ == "__main__":
-    cli.main(__file__, __doc__, experiment)
+    cli.main(__file__, __doc__, experiment, cli.add_metrics_option)

@@ -14,6 +14,7 @@ from telemark import REPOSITORY
 from telemark.errors import TestbedError
 from telemark.results import reference
 from telemark.results.files import exclusive, replace
+from telemark.results.gallery import gallery
 from telemark.results.markup import count, table, text, verdict_class
 from telemark.results.replay import NAME
 from telemark.results.section import COLUMNS, Result, row, section
@@ -54,6 +55,7 @@ def _page(results: Path) -> str:
         unreadable="\n".join(map(_unreadable, unreadable)),
         missing=_missing(results),
         claims=table(COLUMNS, rows, "claims") if rows else "",
+        gallery=gallery(found),
         sections="\n".join(html[result][1] for result in found),
     )  # fmt: skip
 

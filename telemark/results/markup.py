@@ -40,6 +40,13 @@ def table(heads: Sequence[str], rows: Iterable[str], label: str) -> str:
     )
 
 
+def row(columns: Sequence[str], cells: Sequence[str]) -> str:
+    """Format a row of a table in a section of class `cards`; cells are HTML."""
+    return "<tr>" + "".join(
+        f'<td data-label="{name}">{cell}' for name, cell in zip(columns, cells, strict=True)
+    )
+
+
 def facts(pairs: Iterable[tuple[str, object]]) -> str:
     """Format a list of names and values."""
     return "<dl>" + "".join(f"<dt>{text(k)}<dd>{text(v)}" for k, v in pairs) + "</dl>"

@@ -38,7 +38,7 @@ INCONCLUSIVE: Mapping[str, Any] = {
 }  # fmt: skip
 COMMON_OPTIONS = ("target", "time", "quick", "seed", "out", "interactive", "keep", "snaplen",
                   "traceback", "jobs", "scheduler", "again", "threads", "wires",
-                  "watch")  # fmt: skip
+                  "watch", "metrics")  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from telemark.results import reference
+from telemark.results import markup, reference
 from telemark.results.markup import (
     command,
     count,
@@ -85,9 +85,7 @@ def row(result: Result) -> str:
         marked(result.verdict, result.has_passed),
         "none" if found is None else _short_comparison(found),
     )
-    return "<tr>" + "".join(
-        f'<td data-label="{name}">{cell}' for name, cell in zip(COLUMNS, cells, strict=True)
-    )
+    return markup.row(COLUMNS, cells)
 
 
 def section(result: Result) -> str:
@@ -122,13 +120,23 @@ def _claims(summary: Mapping[str, Any]) -> str:
 
 def _reproductions(reproductions: Sequence[Mapping[str, Any]]) -> str:
     """Render the table of published numbers next to ours."""
-    rows = (
-        f"<tr><td>{text(each['claim'])}<td>{text(each['source'])}<td>{text(each['published'])}"
-        f'<td class="number">{each["median"]:.4g}<td>{text(each["verdict"])}'
-        for each in reproductions
-    )
+    if not reproductions:
+        return ""
     columns = ("published claim", "source", "published", "measured", "result")
-    return table(columns, rows, "published numbers") if reproductions else ""
+    rows = (
+        markup.row(columns, (
+            text(each["claim"]), text(each["source"]), text(each["published"]), measured(each),
+            text(each["verdict"]),
+        )) for each in reproductions
+    )  # fmt: skip
+    return f'<div class="cards">{table(columns, rows, "published numbers")}</div>'
+
+
+def measured(reproduction: Mapping[str, Any]) -> str:
+    """Format the median of the measured values, and their range."""
+    low, high = min(reproduction["measured"]), max(reproduction["measured"])
+    spread = f" ({low:.4g} to {high:.4g})" if low != high else ""
+    return f"{reproduction['median']:.4g}{spread}"
 
 
 def _checks(checks: Iterable[Mapping[str, Any]], label: str) -> str:

@@ -11,9 +11,10 @@ import resource
 import shutil
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from minip4.simulator.shared import MAX_THREADS
 from minip4.wire.shared import MAX_SNAPLEN
@@ -25,6 +26,7 @@ from telemark.backends.real.scheduling import raise_priority
 from telemark.backends.real.targets import bmv2
 from telemark.backends.virtual.clock import VirtualClock
 from telemark.errors import FailedRunError, TestbedError, take_notes
+from telemark.export.folder import MetricsFolder
 from telemark.results import docstring, files, index
 from telemark.results.provenance import Origin
 from telemark.results.report import Report
@@ -37,8 +39,12 @@ from telemark.sweep.run_cache import remove_unused
 from telemark.traffic.flows import LIMITS
 from telemark.watch.publisher import WatchServer
 
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
 _IN_CHECKOUT = (REPOSITORY / "setup.sh").exists()
 RESULTS = (REPOSITORY if _IN_CHECKOUT else Path.cwd()) / "results"
+METRICS = "metrics"  # subfolder of the run's folder
 ARTIFACTS = "run"  # subfolder of the results folder
 INCONCLUSIVE = "inconclusive"  # subfolder of the results folder, for inconclusive runs
 MAX_DURATION_S = LIMITS["after_s"][1]
@@ -96,6 +102,8 @@ def start(
         check_threads(options.threads, options.time)
         if options.snaplen is not None and not options.keep:
             raise TestbedError("--snaplen: no effect without --keep; add --keep")
+        if options.time == "virtual" and _metrics_port(options) is not None:
+            raise TestbedError("--metrics: no effect in virtual time; use --time real")
         restart_without_gathers()
         run = _run_virtual if options.time == "virtual" else _run_real
         status = run(name, options, run_network, origin or Origin())
@@ -136,14 +144,47 @@ def _run_real(
     if child:
         with server or contextlib.nullcontext():
             return isolation.supervise(name, child, connection, interactive=options.interactive)
-    with isolation.inside(connection, interactive=options.interactive) as folder:
+    port = _metrics_port(options)
+    metrics: list[MetricsFolder] = []  # empty until the run has a folder
+    with (
+        _serve_metrics(port, metrics),
+        isolation.inside(connection, interactive=options.interactive) as folder,
+    ):
+        if port is not None:
+            metrics.append(MetricsFolder(folder / METRICS))
         if not options.interactive:
             raise_priority(os.getpid())
         run = Run(
             name, folder, options.seed, options.interactive, options.target, _wires(options),
             origin=origin, publisher=server.publisher if server else None,
+            metrics=metrics[0] if metrics else None,
         )  # fmt: skip
         return run_network(run)
+
+
+def _metrics_port(options: argparse.Namespace) -> int | None:
+    port: int | None = getattr(options, "metrics", None)  # not all commands have this option
+    return port
+
+
+@contextlib.contextmanager
+def _serve_metrics(port: int | None, folders: Sequence[MetricsFolder]) -> Iterator[None]:
+    """Serve the metrics in these folders. It must be called before the namespaces of the run exist.
+
+    None: no endpoint.
+    """
+    if port is None:
+        yield
+        return
+    # takes 0.05 s, which runs without --metrics do not need
+    from telemark.export.prometheus import Endpoint  # noqa: PLC0415
+
+    def collect() -> "Iterable[Metric]":
+        return chain.from_iterable(each.collect() for each in folders)
+
+    with contextlib.closing(Endpoint("127.0.0.1", port, collect)) as endpoint:
+        print(f"Metrics: http://127.0.0.1:{endpoint.port}/metrics", flush=True)
+        yield
 
 
 def _wires(options: argparse.Namespace) -> str:
@@ -435,6 +476,14 @@ def add_program_option(parser: argparse.ArgumentParser, default: str) -> None:
     )  # fmt: skip
 
 
+def add_metrics_option(parser: "argparse._ActionsContainer") -> None:
+    """Add `--metrics`, for commands whose collectors publish metrics in Run.metrics."""
+    parser.add_argument(
+        "--metrics", type=_tcp_port, metavar="PORT",
+        help="TCP port at 127.0.0.1 for Prometheus metrics, in real time (default: none)",
+    )  # fmt: skip
+
+
 def percentage(text: str) -> float:
     """Parse a percentage from 0 to 100."""
     return _number(text, 0, 100, "a percentage from 0 to 100")
@@ -479,6 +528,10 @@ def positive_int(text: str) -> int:
 
 def _snaplen(text: str) -> int:
     return _integer(text, 1, f"a whole number from 1 to {MAX_SNAPLEN}", MAX_SNAPLEN)
+
+
+def _tcp_port(text: str) -> int:
+    return _integer(text, 0, "a TCP port (0: any)", 0xFFFF)
 
 
 def power_of_two(text: str) -> int:

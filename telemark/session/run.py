@@ -8,6 +8,7 @@ from minip4.wire.shared import SNAPLEN
 from telemark.accounting.drops import DropReport
 from telemark.capacity_probe import CapacityEstimate
 from telemark.errors import InvalidRunError
+from telemark.export.folder import MetricsFolder
 from telemark.programs import Source
 from telemark.results.provenance import Origin
 from telemark.session.clock import Clock, RealClock
@@ -50,3 +51,4 @@ class Run:
     capacities: list[CapacityEstimate] = field(default_factory=list)
     inconclusive: list[InvalidRunError] = field(default_factory=list)  # why the run is inconclusive
     publisher: Publisher | None = None  # sends measurements to the page of --watch
+    metrics: MetricsFolder | None = None  # metrics of collectors for --metrics

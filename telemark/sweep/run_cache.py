@@ -33,6 +33,7 @@ IRRELEVANT_OPTIONS = {
     "scheduler",
     "again",
     "watch",
+    "metrics",
 }
 
 

@@ -17,9 +17,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from collectors.int.application import OTHERS, Findings
 from collectors.int.decoder import Decoder
-from collectors.int.export import influx, ipfix, prometheus
+from collectors.int.export import influx, ipfix
+from collectors.int.export.prometheus import metrics
 from collectors.int.index import Index, Limits
 from collectors.int.native import CHANGE, GAP
+from telemark.export.prometheus import text
 
 EPOCH_NS = 1_700_000_000 * 10**9
 REPORTS = [
@@ -45,7 +47,7 @@ def findings() -> Findings:
 def test_prometheus(findings: Findings) -> None:
     """The parser of Prometheus' client library reads the exported values."""
     families = {family.name: family for family in
-                text_string_to_metric_families(prometheus.text(findings))}  # fmt: skip
+                text_string_to_metric_families(text(metrics(findings)))}  # fmt: skip
     samples = {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in families.values() for sample in family.samples

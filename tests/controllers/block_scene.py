@@ -86,7 +86,9 @@ async def one_session(scene: Scene, setting: Setting, blocks: range) -> None:
     """Run one controller from start to end."""
     flows = {watched(scene.net, setting.methods): hops(scene.net)}
     clock = scene.run.clock
-    async with Collector(flows, setting.schedule, clock, bounds=setting.bounds) as collector:
+    async with Collector(
+        flows, setting.schedule, clock, bounds=setting.bounds, metrics=scene.run.metrics
+    ) as collector:
         await collector.watch()
         scene.collector = collector
         numbers = (scene.first + blocks.start, scene.first + blocks.stop - 1)

@@ -1,93 +1,39 @@
-"""Findings as Prometheus metrics, and the HTTP endpoint from which Prometheus reads the metrics.
+"""Findings as Prometheus metrics."""
 
-The names of metrics follow Prometheus' conventions: base units, `_total` for counters, `_sum` and
-`_count` for summaries.
-"""
+from collections.abc import Iterator
 
-from collections.abc import Callable, Iterable, Iterator
-
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     Metric,
     SummaryMetricFamily,
 )  # fmt: skip
-from prometheus_client.registry import Collector
 
 from collectors.int.application import OTHERS, Findings
 from collectors.int.index import endpoints
-from telemark.errors import TestbedError
+from telemark.export.prometheus import counter
 
 FLOW = ("source", "destination", "protocol", "source_port", "destination_port")  # endpoints()
 
 
-class FindingsCollector(Collector):
-    """Converts the findings to metrics at each scrape.
-
-    prometheus_client calls it in a thread.
-    """
-
-    def __init__(self, findings: Callable[[], Findings]) -> None:
-        self._findings = findings
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
-        findings = self._findings()
-        yield from _total_metrics(findings)
-        yield from _flow_metrics(findings)
-
-
-class Endpoint:
-    """HTTP server that returns the current findings at http://ADDRESS:PORT/metrics."""
-
-    def __init__(self, address: str, port: int, findings: Callable[[], Findings]) -> None:
-        """Start the server. Raises TestbedError if it cannot listen at this address and port."""
-        try:
-            self._server, _ = start_http_server(port, address, _registry(findings))
-        except OSError as error:
-            raise TestbedError(
-                f"TCP port {port} at {address} for Prometheus: {error.strerror}"
-            ) from None
-
-    @property
-    def port(self) -> int:
-        """TCP port of the server.
-
-        If port 0 was requested, this is the port that the kernel chose.
-        """
-        return self._server.server_port
-
-    def close(self) -> None:
-        """Stop the server."""
-        self._server.shutdown()
-        self._server.server_close()
-
-
-def text(findings: Findings) -> str:
-    """Return all metrics in the text exposition format, version 0.0.4."""
-    return generate_latest(_registry(lambda: findings)).decode()
-
-
-def _registry(findings: Callable[[], Findings]) -> CollectorRegistry:
-    """Return a registry without the default metrics of the process and the platform."""
-    registry = CollectorRegistry()
-    registry.register(FindingsCollector(findings))
-    return registry
+def metrics(findings: Findings) -> Iterator[Metric]:
+    """Return all metrics."""
+    yield from _total_metrics(findings)
+    yield from _flow_metrics(findings)
 
 
 def _total_metrics(found: Findings) -> Iterator[Metric]:
     yield CounterMetricFamily("int_datagrams", "Received datagrams.", found.datagrams)
     yield CounterMetricFamily("int_reports", "Decoded reports.", found.reports)
-    yield _counter(
+    yield counter(
         "int_malformed", "Malformed input, by reason.", ["reason"],
         (([status.name.lower()], count) for status, count in found.parse_errors.items()),
     )  # fmt: skip
-    yield _counter(
+    yield counter(
         "int_overflow", "Entries beyond the limits of the collector.", ["what"],
         (([what], count) for what, count in found.overflow.items()),
     )  # fmt: skip
-    yield _counter(
+    yield counter(
         "int_drops", "Packets reported as dropped.", ["node", "reason"],
         (
             (["other"] * 2 if kind == OTHERS else [str(number) for number in kind], count)
@@ -100,7 +46,7 @@ def _total_metrics(found: Findings) -> Iterator[Metric]:
         ("duplicates", "Report datagrams that arrived twice, by node."),
         ("restarts", "Restarts of the report sequence numbers, by node."),
     ):
-        yield _counter(
+        yield counter(
             f"int_sequence_{name}", meaning, ["node", "hw_id"],
             (
                 ([str(source["node"]), str(source["hw_id"])], int(source[name]))
@@ -119,7 +65,7 @@ def _flow_metrics(found: Findings) -> Iterator[Metric]:
         ("changes", "Path changes of a flow."),
         ("dropped", "Drop reports of a flow."),
     ):
-        yield _counter(
+        yield counter(
             f"int_flow_{name}", meaning, FLOW, ((labels, int(flow[name])) for flow, labels in flows)
         )
     for name, field, scale, meaning in (
@@ -139,12 +85,3 @@ def _flow_metrics(found: Findings) -> Iterator[Metric]:
                     maximum.add_metric(at, int(statistics["max"]) / scale)
         yield summary
         yield maximum
-
-
-def _counter(
-    name: str, meaning: str, labels: Iterable[str], samples: Iterable[tuple[list[str], float]]
-) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, meaning, labels=list(labels))
-    for values, value in samples:
-        family.add_metric(values, value)
-    return family

@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep the network up with Mininet's command line",
     )  # fmt: skip
     cli.add_run_options(parser)
+    cli.add_metrics_option(parser)
 
 
 def run(options: argparse.Namespace) -> int:

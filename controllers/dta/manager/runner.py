@@ -24,6 +24,7 @@ from controllers.dta.batching import (
 from controllers.dta.manager.configuration import Configuration, Kept
 from controllers.dta.manager.stores import Memory
 from controllers.dta.manager.system import Links, System, file_of, system
+from controllers.dta.metrics import Row, publishing, read_events
 from controllers.roce import running
 from telemark.errors import InvalidRunError, TestbedError
 from telemark.network import Network
@@ -69,13 +70,14 @@ async def _run(made: Configuration, built: System, folder: Path, run: Run) -> No
             for name, place in built.translators.items():
                 run.progress.say(f"{name}: up, with {len(place.sessions)} sessions")
             senders = [net.run_application(host, each) for host, each in built.generators.items()]
-            await _load(made, net, run)
-            counted = await _events(made, built, switches)
+            async with publishing(run.metrics, switches, built.translators, made.reporters):
+                await _load(made, net, run)
+            counted = await read_events(switches, built.translators, made.reporters)
             await _flush(built, made, switches)
             await run.clock.sleep_until(run.clock.now_ns() + SETTLE_NS)
             consumed = await _consumed(counted, built, switches)
         memories = open_memories(made, folder)
-        CONSOLE.print(table("Reports", ("switch", "reporter", "what", "count"), counted))
+        CONSOLE.print(table("Reports", ("switch", "reporter", "what", "count"), _shown(counted)))
         _print_answers(made, memories)
         for line in answer_questions(made, memories):
             _print_line(line)
@@ -113,24 +115,12 @@ async def _flush(built: System, made: Configuration, switches: Mapping[str, fy.S
                     await flush_columns(switch, service, store, sketch)
 
 
-Row = tuple[str, str, str, int]
-
-
-async def _events(
-    made: Configuration, built: System, switches: Mapping[str, fy.Switch]
-) -> list[Row]:
-    """Return the event counts that are not 0: switch, source, event, count."""
-    rows = []
-    for name, each in built.translators.items():
-        for number, of in enumerate([None, *each.reporters]):
-            whose = f"{of.address} {of.number}" if of else "others"
-            counts = await translator.events(switches[name], number)
-            rows += [(name, whose, what, count) for what, count in counts.items() if count]
-    for name, sender in made.reporters.items():
-        for number, to in enumerate(sender.translators, 1):
-            counts = await reporter.events(switches[name], number)
-            rows += [(name, f"to {to}", what, count) for what, count in counts.items() if count]
-    return rows
+def _shown(counted: Sequence[Row]) -> list[tuple[str, str, str, int]]:
+    """Return the event counts of reports that are not 0: switch, reporter, event, count."""
+    return [
+        (row.switch, f"to {row.peer}" if row.role == "reporter" else row.peer, row.event, row.count)
+        for row in counted if row.count and row.role != "session"
+    ]  # fmt: skip
 
 
 async def _consumed(
@@ -142,9 +132,9 @@ async def _consumed(
     """
     found = {}
     for name, place in built.translators.items():
-        own = [(what, count) for switch, _, what, count in counted if switch == name]
-        reports = sum(count for what, count in own if what in translator.OUTCOMES)
-        nacks = sum(count for what, count in own if what == "nacked")
+        own = [row for row in counted if (row.switch, row.role) == (name, "translator")]
+        reports = sum(row.count for row in own if row.event in translator.OUTCOMES)
+        nacks = sum(row.count for row in own if row.event == "nacked")
         sessions = [await running.events(switches[name], each) for each in place.sessions]
         answers = sum(each[what] for each in sessions for what in running.ANSWERS)
         found[name] = reports + answers - nacks - sum(e["sent"] + e["probed"] for e in sessions)

@@ -295,8 +295,9 @@ async def measure(setting: Setting, run: Run) -> Outcome:
         switch_options=cpu_ports(setting.topo), stamp_log=stamped,
     ) as net:  # fmt: skip
         async with Collector(
-            watched_paths(net, setting), schedule, run.clock, bounds=setting.bounds
-        ) as collector:
+            watched_paths(net, setting), schedule, run.clock, bounds=setting.bounds,
+            metrics=run.metrics,
+        ) as collector:  # fmt: skip
             await collector.watch()
             clock_errors_us = collector.clock_errors_us
             first = schedule.block_at(run.clock.now_ns() // 1000 + AHEAD_US) + 1

@@ -21,6 +21,7 @@ from collectors.roce.application import Outcome, Responder, Writer
 from collectors.roce.endpoint import Peer, Transport
 from controllers.connection import connections, cpu_ports
 from controllers.dta import reporter, translator
+from controllers.dta.metrics import publishing
 from controllers.dta.reporter import Reporter
 from controllers.dta.stores import KeyWriteStore
 from controllers.dta.translator import Service, TrackedReporter, Translator, WriteSession
@@ -211,7 +212,8 @@ async def reporting(
             await translator.configure(net, switches, {"s2": place})
             if not mode.listens:
                 await switches["s2"].delete(session.entries(net.host(COLLECTOR).MAC())[-1:])
-            yield Running(net, switches, session)
+            async with publishing(run.metrics, switches, {"s2": place}, {"s1": sender}):
+                yield Running(net, switches, session)
 
 
 async def find_capacity(run: Run, rate_pps: int, program: str) -> CapacityEstimate:

@@ -53,7 +53,9 @@ async def mark(
     complete blocks is returned. Raises InvalidRunError if no block is complete.
     """
     schedule, bounds = schedule_on(run.target), bounds_on(run.target)
-    async with Collector(watched, schedule, run.clock, bounds=bounds) as collector:
+    async with Collector(
+        watched, schedule, run.clock, bounds=bounds, metrics=run.metrics
+    ) as collector:
         await collector.watch()
         first = schedule.block_at(run.clock.now_ns() // 1000 + AHEAD_US) + 1
         start_us = schedule.start_us(first) + schedule.block_us // 2

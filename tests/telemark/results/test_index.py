@@ -3,7 +3,7 @@
 import argparse
 import json
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,9 +12,9 @@ from loaded import StartExperiment
 
 from telemark import REPOSITORY
 from telemark.errors import TestbedError
-from telemark.results import index, plots, reference
+from telemark.results import gallery, index, plots, reference
 from telemark.results.provenance import Origin
-from telemark.results.report import Check, Report
+from telemark.results.report import Check, Report, Reproduction
 
 GOOD, BAD = Check("a < b", 0, 0), Check("too much", 7, 0)
 
@@ -33,6 +33,7 @@ def leave(
     question: str = "Why?",
     claim: str = "",
     published: str = "",
+    reproductions: Sequence[Reproduction] = (),
 ) -> None:
     """Write the results of an experiment."""
     figure, (axes,) = plots.figure()
@@ -41,12 +42,20 @@ def leave(
     options = argparse.Namespace(
         target="minip4", time="virtual", quick=quick, seed=3, out=results / name
     )
-    report = Report([{"x": 1}], checks, figure=figure, caption="Loss < 1 %.")
+    report = Report([{"x": 1}], checks, figure=figure, caption="Loss < 1 %.",
+                    reproductions=reproductions)  # fmt: skip
     report.write(name, options, Origin(question, claim, published))
 
 
 def headings(page: str) -> list[str]:
     return [re.sub("<.*?>", "", text) for text in re.findall("<h2.*?>(.*?)</h2>", page)]
+
+
+def cells_of(page: str, *labels: str) -> list[dict[str, str]]:
+    """Return the cells by label of each row whose first cells have these labels."""
+    start = ".*".join(f'<td data-label="{label}">' for label in labels)
+    rows = re.findall(f"<tr>({start}.*)", page)
+    return [dict(re.findall('<td data-label="(.*?)">(.*?)(?=<td|</table|$)', row)) for row in rows]
 
 
 def test_what_failed_comes_first(tmp_path: Path) -> None:
@@ -112,16 +121,44 @@ def test_a_row_of_the_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     summary = tmp_path / "results" / "a" / "summary.json"
     summary.write_text(json.dumps(json.loads(summary.read_text()) | {"duration_s": 600.0}))
     page = index.build(tmp_path / "results").read_text()
-    (row,) = re.findall('<tr>(<td data-label="Claim".*)', page)
-    found = dict(re.findall('<td data-label="(.*?)">(.*?)(?=<td|</table|$)', row))
-    assert found == {
+    assert cells_of(page, "Claim") == [{
         "Claim": "All is well.",
         "Experiment": '<a href="#a">a</a>',
         "Command": "<code>python experiments/a.py --seed=3</code>",
         "Minutes": "10.0",
         "Result": '<span class="passed">passed: 1 check</span>',
         "Reference": '<span class="passed">equal</span>',
-    }
+    }]  # fmt: skip
+
+
+def test_an_index_of_the_gallery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gallery, "REPOSITORY", tmp_path)
+    script = tmp_path / "experiments" / "gallery_a.py"
+    script.parent.mkdir()
+    script.write_text('"""Why?\n\nPaper: A & B: Sketches.\n"""')
+    numbers = [
+        Reproduction("recall", "Figure 5", "0.9", (0.8, 1.0), measured)
+        for measured in ([0.9], [0.85, 0.95, 0.9], [0.2])
+    ]
+    leave(tmp_path / "results", "other", [GOOD], reproductions=numbers)
+    assert 'id="gallery"' not in index.build(tmp_path / "results").read_text()
+    leave(tmp_path / "results", "gallery_a", [GOOD], reproductions=numbers)
+    leave(tmp_path / "results", "gallery_b", [GOOD], reproductions=numbers[:1])
+    page = index.build(tmp_path / "results").read_text()
+    first, second = cells_of(page, "Experiment", "Paper")
+    data = b64encode((tmp_path / "results/gallery_a/gallery_a.svg").read_bytes()).decode()
+    assert first == {
+        "Experiment": '<a href="#gallery_a">gallery_a</a>',
+        "Paper": "A &amp; B: Sketches.",
+        "Figure": f'<a href="#gallery_a"><img src="data:image/svg+xml;base64,{data}" '
+                  'alt="Small figure of gallery_a"></a>',
+        "Reproduced": "2 of 3 numbers",
+    }  # fmt: skip
+    assert second["Paper"] == ""  # without a script
+    assert second["Reproduced"] == '<span class="passed">1 of 1 number</span>'
+    numbers_of_a = cells_of(page, "published claim")[:3]
+    assert [each["measured"] for each in numbers_of_a] == ["0.9", "0.9 (0.85 to 0.95)", "0.2"]
+    assert numbers_of_a[2]["result"] == "not reproduced"
 
 
 def test_figures_are_in_the_page(tmp_path: Path) -> None:

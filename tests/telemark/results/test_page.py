@@ -27,7 +27,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with a failed and a passed experiment. Some words are too long for a line."""
     results = tmp_path_factory.mktemp("results")
-    for name, measured in (("good", 0), ("bad", 1)):
+    for name, measured in (("good", 0), ("bad", 1), ("gallery_a", 0)):
         figure, (axes, _) = plots.figure(2)
         axes.plot([1, 2], [3, 4])
         (results / name).mkdir()
