@@ -12,6 +12,7 @@ from telemark.programs import Source
 from telemark.results.provenance import Origin
 from telemark.session.clock import Clock, RealClock
 from telemark.session.progress import Progress
+from telemark.watch.display import Display
 from telemark.watch.publisher import Publisher
 
 
@@ -50,3 +51,8 @@ class Run:
     capacities: list[CapacityEstimate] = field(default_factory=list)
     inconclusive: list[InvalidRunError] = field(default_factory=list)  # why the run is inconclusive
     publisher: Publisher | None = None  # sends measurements to the page of --watch
+
+    @property
+    def display(self) -> Display | None:
+        """The page of --watch; None without --watch."""
+        return None if self.publisher is None else self.publisher.display

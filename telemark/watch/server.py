@@ -2,7 +2,8 @@
 
 It receives JSON objects, one per line, over the connection from the run (publisher.py), and ends
 with this connection. In the other direction, it sends the speed of virtual time that the user
-selects. In real time, it reads the counters of the switches from their control sockets.
+selects. Collectors and experiments, which may be other processes, use a pipe (display.py). In real
+time, it reads the counters of the switches from their control sockets.
 """
 
 import contextlib
@@ -13,11 +14,13 @@ import sys
 import threading
 import time
 from base64 import b64encode
+from collections import deque
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from minip4.errors import Minip4Error
 from minip4.runtime.switch.control import call
@@ -31,24 +34,37 @@ ALIVE_S = 15.0  # interval of comments, which reveal that a browser has closed t
 REQUEST_S = 10.0  # maximum time to receive a request or to send a part of a response
 END_S = 1.0  # maximum time to send the last event
 MAX_SPEED_BYTES = 32
+MAX_MESSAGES = 20_000  # of collectors and experiments; the oldest ones are removed
 
 
 class Feed:
-    """The last event of each kind. A browser that is slow receives only the last events."""
+    """The last event of each kind, and the messages of collectors and experiments.
+
+    A browser that is slow receives only the last event of each kind.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._number = 0
         self._events: dict[str, tuple[int, str]] = {}
+        self._messages: deque[tuple[int, str, str]] = deque(maxlen=MAX_MESSAGES)
         self._readers = 0
 
     def publish(self, kind: str, data: object) -> None:
-        """Replace the last event of this kind. A new network removes the last measurement."""
+        """Replace the last event of this kind. A new network removes measurement and flows."""
         with self._changed:
             if kind == "network":
                 self._events.pop("measurement", None)
+                self._events.pop("flows", None)
             self._number += 1
             self._events[kind] = self._number, json.dumps(data, separators=(",", ":"))
+            self._changed.notify_all()
+
+    def add_message(self, line: bytes) -> None:
+        """Add a message of a collector or an experiment."""
+        with self._changed:
+            self._number += 1
+            self._messages.append((self._number, "message", line.decode().strip()))
             self._changed.notify_all()
 
     def later(self, number: int) -> list[tuple[int, str, str]]:
@@ -59,6 +75,7 @@ class Feed:
         with self._changed:
             self._changed.wait_for(lambda: self._number > number, ALIVE_S)
             found = [(n, kind, data) for kind, (n, data) in self._events.items() if n > number]
+            found += takewhile(lambda message: message[0] > number, reversed(self._messages))
             return sorted(found)
 
     @contextlib.contextmanager
@@ -178,7 +195,9 @@ class Handler(BaseHTTPRequestHandler):
 
 def render(about: Mapping[str, Any]) -> tuple[str, str]:
     """Return the page and its content security policy."""
-    script = (SHARED / "canvas.js").read_text() + (PAGE / "watch.js").read_text()
+    script = "".join(
+        path.read_text() for path in (SHARED / "canvas.js", PAGE / "watch.js", PAGE / "measured.js")
+    )
     style = (SHARED / "page.css").read_text() + (PAGE / "watch.css").read_text()
     page = (PAGE / "watch.html").read_text().format(
         name=text(about["name"]),
@@ -221,11 +240,19 @@ class Sampler:
             self._feed.publish("measurement", measure(self._message["network"], counters, now_ns))
 
 
-def serve(listener: socket.socket, channel: socket.socket) -> None:
+def read_messages(pipe: BinaryIO, feed: Feed) -> None:
+    """Read the messages of collectors and experiments."""
+    for line in pipe:
+        feed.add_message(line)
+
+
+def serve(listener: socket.socket, channel: socket.socket, pipe: BinaryIO) -> None:
     """Serve the page until the run ends."""
     with channel.makefile("rb") as lines:
         server = WebServer(listener, channel, json.loads(lines.readline()))
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        messages = threading.Thread(target=read_messages, args=(pipe, server.feed), daemon=True)
+        messages.start()
         sampler = None
         with contextlib.suppress(ConnectionResetError):  # the run was killed
             for line in lines:
@@ -235,17 +262,21 @@ def serve(listener: socket.socket, channel: socket.socket) -> None:
                     server.repeat_speed()
                     if message["control"]:
                         sampler = Sampler(message, server.feed)
-                elif "measurement" in message:
-                    server.feed.publish("measurement", message["measurement"])
+                elif "stopped" not in message:
+                    for kind, data in message.items():
+                        server.feed.publish(kind, data)
                 else:
                     if sampler is not None:
                         sampler.stop()
                     if message["stopped"] is not None:
                         server.feed.publish("measurement", message["stopped"])
                     server.feed.publish("stopped", {})
+    messages.join(END_S)
     server.feed.publish("end", {})
     server.feed.wait_for_readers()
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])), socket.socket(fileno=int(sys.argv[2])))
+    on, to_run, messages = map(int, sys.argv[1:])
+    with open(messages, "rb") as pipe:
+        serve(socket.socket(fileno=on), socket.socket(fileno=to_run), pipe)

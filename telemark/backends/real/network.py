@@ -140,7 +140,10 @@ class MininetBackend:
         node = next(node for node in self.hosts if node.name == host)
         log = self._settings.folder / f"{host}-application-{len(self._applications)}.log"
         neighbours = {other.IP(): other.MAC() for other in self.hosts}
-        place = HostInfo(host, node.IP(), node.MAC(), self._settings.mtu_bytes, neighbours)
+        place = HostInfo(
+            host, node.IP(), node.MAC(), self._settings.mtu_bytes, neighbours,
+            self._settings.display,
+        )  # fmt: skip
         process = ApplicationProcess(node, place, application, log)
         self._applications.append(process)
         return process.running

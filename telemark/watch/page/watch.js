@@ -112,6 +112,7 @@ function drawScene(rates) {
     return [MARGIN + x * (width - 2 * MARGIN), MARGIN + y * (height - 2 * MARGIN)];
   };
   const points = new Map(network.nodes.map(node => [node.name, at(node.name)]));
+  drawPath(pen, points);
   const fastest = Math.max(1e-9, ...rates.filter(rate => rate.share === null).map(rate => rate.mbps));
   network.directions.forEach((direction, index) =>
     drawDirection(pen, direction, index, name => points.get(name), rates[index], fastest));
@@ -162,6 +163,7 @@ function draw() {
   const rates = network.directions.map((_, index) => rateOf(index));
   drawScene(rates);
   drawChart();
+  updateFlows();
   setText($("state"), `${network.name}: ${(now.time_ns / 1e9).toFixed(3)} s${note || (isPaused ? ", paused" : "")}`);
   rows.forEach(({cells}, index) => {
     const {lost, queued, on_link, queue_drops} = now.directions[index], {mbps, share} = rates[index];
