@@ -71,21 +71,23 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
         for number in range(options.runs):
             run.progress.update(f"{NAMES[kind]}, run {number + 1}")
             onset = 2 * STEPS + int(rng.integers(STEPS))
-            detected[kind] = streamed(clean, mixed, WINDOWS, onset, run.seed + number)
+            detected[kind] = streamed(clean, mixed, WINDOWS, onset, run=run, number=number)
             rows.append({"run": number, "onset_step": onset, **summary(detected[kind], kind)})
     run.progress.update("clean traffic")
-    quiet = streamed(clean, clean, windows, windows * STEPS, run.seed)
+    quiet = streamed(clean, clean, windows, windows * STEPS, run=run)
     return report(rows, quiet, detected, options)
 
 
 def streamed(
-    clean: Sequence[bytes], mixed: Sequence[bytes], windows: int, onset: int, seed: int
-) -> StreamResult:
+    clean: Sequence[bytes], mixed: Sequence[bytes], windows: int, onset: int, *, run: Run,
+    number: int = 0,
+) -> StreamResult:  # fmt: skip
     """Run a stream on a new veth pair; the run is inconclusive if packets are lost."""
     veth = VethPair()
     try:
         with veth.entered(), ExitStack() as stack:
-            detected = Scene(stack, seed).stream(clean, mixed, windows, onset, WINDOW_S)
+            scene = Scene(stack, run.seed + number, run.display)
+            detected = scene.stream(clean, mixed, windows, onset, WINDOW_S)
     finally:
         veth.close()
     if lost(detected.before[-1]):

@@ -13,8 +13,21 @@ from telemark.watch.display import Display, Series, peaks
 SEND_S = 0.2  # interval of messages
 MAX_FLOWS = 200  # maximum number of flows whose paths are shown
 SHOWN = np.dtype([("time_ns", "<i8"), ("place", "<i8"), ("value", "<i8")])
-QUANTITIES = {"queue (maximum per 10 ms)": ("occupancy", Bit.QUEUE, 1, "packets"),
-              "hop latency (maximum per 10 ms)": ("latency_ns", Bit.LATENCY, 1000, "us")}  # fmt: skip
+QUEUE, LATENCY = "queue (maximum per 10 ms)", "hop latency (maximum per 10 ms)"
+# field, bit of its availability, divisor and unit
+QUANTITIES = {
+    QUEUE: ("occupancy", Bit.QUEUE, 1, "packets"),
+    LATENCY: ("latency_ns", Bit.LATENCY, 1000, "us"),
+}
+
+
+def queue_series(link: str) -> Series:
+    """Return the series of a queue; `link` is from Display.link(), e.g. "s1 to s2"."""
+    return _series(QUEUE, link)
+
+
+def _series(quantity: str, link: str) -> Series:
+    return Series("INT", quantity, link, QUANTITIES[quantity][3])
 
 
 class LiveReports:
@@ -49,8 +62,7 @@ class LiveReports:
             parts.clear()
             for place in np.unique(rows["place"]).tolist():
                 own = rows[rows["place"] == place]
-                where = self._display.link(place >> 16, place & 0xFFFF)
-                series = Series("INT", name, where, QUANTITIES[name][3])
+                series = _series(name, self._display.link(place >> 16, place & 0xFFFF))
                 self._display.add(series, peaks(own["time_ns"], own["value"]))
 
     def _take_paths(self, part: Decoded) -> None:
@@ -64,9 +76,8 @@ class LiveReports:
             is_shown = flow in self._paths or len(self._paths) < MAX_FLOWS
             if is_shown and self._paths.get(flow) != nodes:
                 self._paths[flow] = nodes
-                self._display.path(
-                    "INT", _ends(report["key"]), list(map(self._display.switch, nodes))
-                )
+                names = [self._display.switch(node) for node in nodes]
+                self._display.path("INT", _ends(report["key"]), names)
 
 
 def _ends(key: np.void) -> list[str | int]:

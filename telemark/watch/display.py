@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Points = Iterable[tuple[float, float]]  # time (ns of the run's clock) and value
 
-POINTS = 64  # maximum number of points per message
+POINTS = 40  # maximum number of points per message
 TEXT = 400  # maximum number of characters of a text
 # Several processes write to one pipe. Longer messages could be mixed.
 MAX_BYTES = select.PIPE_BUF
@@ -47,14 +47,10 @@ class Display:
 
     def add(self, series: Series, points: Points, truth: Points = ()) -> None:
         """Add points to a series and to its ground truth, which may also be added later."""
-        for kind, found in (("points", points), ("truth", truth)):
-            rows = [
-                [self._time(time_ns), float(f"{value:.9g}")]
-                for time_ns, value in found
-                if math.isfinite(value)
-            ]
-            for first in range(0, len(rows), POINTS):
-                self._send({"series": series, kind: rows[first : first + POINTS]})
+        measured, true = self._rows(points), self._rows(truth)
+        for first in range(0, max(len(measured), len(true)), POINTS):
+            part = slice(first, first + POINTS)
+            self._send({"series": series, "points": measured[part], "truth": true[part]})
 
     def alert(self, source: str, time_ns: float, text: str) -> None:
         """Add a detected event, or the rule that mitigates it, to the list of alerts."""
@@ -75,6 +71,13 @@ class Display:
     def link(self, number: int, port: int) -> str:
         """Return the name of the link at a port of a switch."""
         return self.links.get((number, port), f"{self.switch(number)} port {port}")
+
+    def _rows(self, points: Points) -> list[tuple[float, float]]:
+        return [
+            (self._time(time_ns), float(f"{value:.9g}"))
+            for time_ns, value in points
+            if math.isfinite(value)
+        ]
 
     def _time(self, time_ns: float) -> float:
         """Return the time of the page, in seconds."""

@@ -81,7 +81,7 @@ function drawPath(pen, points) {
 
 // --- series ---
 
-function showPoints({network: name, series: labels, points = [], truth = []}) {
+function showPoints({network: name, series: labels, points, truth}) {
   const key = JSON.stringify([name, ...labels]);
   let found = series.get(key);
   if (!found) {
