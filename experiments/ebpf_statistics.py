@@ -18,6 +18,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 
 import argparse
 import math
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.packets = options.packets or (20_000 if options.quick else 60_000)
     options.rounds = max(options.rounds or (5 if options.quick else 11), 5)
     rng = np.random.default_rng(run.seed)
-    measured = [once(number, options, run, rng) for number in range(options.runs)]
+    measured = [once(number, options, run.seed, rng, run.display) for number in range(options.runs)]
     points = [make_point(name, measured) for name in measured[0].errors]
     costs = cost(options, run.seed, rng)
     far = sum(each.far for each in measured) / len(measured) / norms.ROWS
@@ -112,21 +113,22 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def once(
-    number: int, options: argparse.Namespace, run: Run, rng: np.random.Generator
+    number: int, options: argparse.Namespace, seed: int, rng: np.random.Generator,
+    display: Display | None = None,
 ) -> Measured:  # fmt: skip
     """Run one stream through the program in two windows, and return its results."""
     stream = zipf(options.packets, FLOWS, rng)
     stream = Stream(stream.numbers, random_flows(FLOWS, rng), quartered(options.packets, rng))
     half = options.packets // 2
-    setting = Setting(KEPT, seed=run.seed * 1000 + number)
+    setting = Setting(KEPT, seed=seed * 1000 + number)
     with load_stream(stream.rows) as offer, load_statistics(setting) as statistics:
         windows = []
         for start, packets in ((0, half), (half, options.packets - half)):
             offer.through(statistics.at_xdp, packets, start)
             windows.append(statistics.flip())
     whole = windows[0] + windows[1]
-    if run.display is not None:
-        show(run.display, run.clock.now_ns(), whole, stream)
+    if display is not None:
+        show(display, whole, stream)
     sizes = stream.lengths.tolist()
     variance = exact.variance(sizes)
     inexact = int(whole.totals.bytes != sum(sizes)) + int(
@@ -138,10 +140,10 @@ def once(
     )  # fmt: skip
 
 
-def show(display: Display, now_ns: int, whole: Window, stream: Stream) -> None:
+def show(display: Display, whole: Window, stream: Stream) -> None:
     """Show counts of one run on the page of --watch."""
     assert whole.registers is not None
-    flows = len(exact.counts(stream.numbers))
+    now_ns, flows = time.monotonic_ns(), len(exact.counts(stream.numbers))
     for quantity, unit, measured, true in (
         ("packets per run", "packets", whole.totals.packets, len(stream.numbers)),
         ("bytes per run", "bytes", whole.totals.bytes, stream.lengths.sum()),

@@ -86,19 +86,20 @@ function showPoints({network: name, series: labels, points, truth}) {
   let found = series.get(key);
   if (!found) {
     const [source, quantity, where, unit] = labels;
-    const {button, cells} = buttonRow("series", `${source}: ${quantity}`, 4, () => chooseSeries(key));
-    [cells[0].textContent, cells[3].textContent] = [where, unit];
+    const {button, cells} = buttonRow("series", where, 4, () => chooseSeries(key));
+    [cells[0].textContent, cells[3].textContent] = [`${source}: ${quantity}`, unit];
     cells[1].className = cells[2].className = "number";
     found = {name, labels, points: [], truth: [], button, cells};
     series.set(key, found);
+    button.setAttribute("aria-label", `${source}: ${quantity}, ${where}`);
     reveal("series-section");
-    if (!chosenSeries) chooseSeries(key);
   }
   for (const [list, more] of [[found.points, points], [found.truth, truth]]) {
     list.push(...more);
     list.splice(0, list.length - MAX_POINTS);
   }
-  requestAnimationFrame(drawSeries);
+  if (chosenSeries) requestAnimationFrame(drawSeries);
+  else chooseSeries(key);
 }
 
 function chooseSeries(key) {
@@ -118,9 +119,10 @@ function drawSeries() {
   if (!shown) return;
   const {name, labels: [source, quantity, where, unit], points, truth} = shown;
   setText($("series-title"), `${source}: ${quantity}, ${where} (${unit})${name && name !== network?.name ? `, network ${name}` : ""}`);
-  const [pen, width] = clean($("series-chart"), 170);
-  const curves = [[points, "link", "measured"], ...(showsTruth && truth.length ? [[truth, "focus", "ground truth"]] : [])];
+  const [pen, width] = clean($("series-chart"), 182);
+  const curves = [[points, "link", "measured"], ...(showsTruth && truth.length ? [[truth, "ink", "ground truth"]] : [])];
   const all = curves.flatMap(curve => curve[0]), times = all.map(point => point[0]), values = all.map(point => point[1]);
+  if (!all.length) return; // the ground truth is hidden, and there is nothing else
   const range = list => [list.reduce((a, b) => Math.min(a, b)), list.reduce((a, b) => Math.max(a, b))];
   const [begin, end] = range(times), [low, high] = range([0, ...values]);
   const x = s => 56 + (width - 66) * (end > begin ? (s - begin) / (end - begin) : .5);
@@ -134,22 +136,22 @@ function drawSeries() {
   pen.fillText(`${end.toFixed(3)} s`, width - 34, 148);
   curves.forEach(([list, name, label], index) => {
     pen.strokeStyle = pen.fillStyle = colour(name);
-    pen.setLineDash(index ? [4, 4] : []);
-    pen.lineWidth = index ? 2 : 1.5;
+    pen.setLineDash(index ? [2, 3] : []);
+    pen.lineWidth = index ? 1.2 : 3;
     pen.beginPath();
     for (const [s, value] of list) pen.lineTo(x(s), y(value));
     pen.stroke();
+    pen.setLineDash([]);
     if (list.length < 60) {
       for (const [s, value] of list) {
         pen.beginPath();
-        pen.arc(x(s), y(value), index ? 4 : 2.5, 0, 7);
+        pen.arc(x(s), y(value), index ? 6 : 3.5, 0, 7);
         if (index) pen.stroke();
         else pen.fill();
       }
     }
     pen.fillText(label, width * (index ? .65 : .4), 163);
   });
-  pen.setLineDash([]);
 }
 
 function toggleTruth() {

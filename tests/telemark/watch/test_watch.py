@@ -17,6 +17,7 @@ from loaded import Started, StartExperiment
 from mininet.topo import Topo
 from virtual_networks import Pair
 
+from telemark.watch.display import Display
 from telemark.watch.measurement import describe, measure
 from telemark.watch.publisher import Publisher, WatchServer
 
@@ -215,7 +216,7 @@ def test_a_run_in_virtual_time_waits_for_its_page(start_experiment: StartExperim
     url = address_of(process)
     seen = events(url)
     assert next(seen)[0] == "network"
-    kind, data = next(seen)
+    kind, data = next(each for each in seen if each[0] != "flows")
     assert (kind, data["time_ns"]) == ("measurement", 1_000_000_000)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.5)
@@ -274,7 +275,7 @@ def pace(publisher: Publisher, read: Callable[[], Any], turns: int) -> list[int]
 def test_virtual_time_has_the_selected_speed(clock: Clock, speed: float) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        publisher = Publisher(ours, is_virtual=True)
+        publisher = Publisher(ours, Display(-1), is_virtual=True)
         publisher._speed = speed
         publisher.start_network("name", Pair(), [], 0)
         pace(publisher, dict, 40)
@@ -289,7 +290,7 @@ def test_virtual_time_has_the_selected_speed(clock: Clock, speed: float) -> None
 def test_without_its_server_a_run_continues() -> None:
     ours, theirs = socket.socketpair()
     with ours:
-        publisher = Publisher(ours, is_virtual=True)
+        publisher = Publisher(ours, Display(-1), is_virtual=True)
         theirs.close()
         publisher.start_network("name", Pair(), [], 0)
         pace(publisher, dict, 3)
@@ -320,3 +321,56 @@ def test_a_run_in_real_time_is_watched_and_leaves_nothing(
     assert process.communicate()[1] == "\nexample: interrupted\n"
     with pytest.raises(urllib.error.URLError, match="refused"):
         urllib.request.urlopen(url)
+
+
+WATCHED = """
+from applications import Alerting
+from telemark.watch.display import Series
+
+async def shown(count, run):
+    with Network(Pair(), run, program=str(WIRE)) as net:
+        net.run_application("h2", Alerting())
+        flows = [Flow(7, "h1", "h2", rate_pps=1000, count=count)]
+        async with Traffic(net, flows) as traffic:
+            records = await traffic.finish()
+    series = Series("script", "quantity", "h2", "packets")
+    run.display.add(series, [(run.clock.now_ns(), 1)], [(run.clock.now_ns(), 2)])
+    return [len(records[7].received)]
+"""
+BODY = """
+(received,) = await shown(500, run)
+return Report([{"received": received}], [Check("received", received, 500)])
+"""
+
+
+@pytest.mark.parametrize("time", ["virtual", "real"])
+def test_flows_applications_and_the_script_are_shown(
+    start_experiment: StartExperiment, time: str
+) -> None:
+    process = start_experiment(BODY, "--time", time, "--watch", head=HEAD + WATCHED)
+    url = address_of(process)
+    seen = events(url)
+    found: list[tuple[str, Any]] = []
+    if time == "virtual":
+        found.append(next(seen))
+        assert set_speed(url, "1") == 204
+    found += seen
+    assert process.communicate()[1] == ""
+    flows = [data for kind, data in found if kind == "flows"]
+    assert flows[-1] == [{
+        "id": 7, "protocol": "UDP", "from": "h1", "to": "h2",
+        "endpoints": ["10.0.0.1", "10.0.0.2", 49159, 5007], "path": ["s1", "s2"],
+        "counts": [500, 500],
+    }]  # fmt: skip
+    messages = [data for kind, data in found if kind == "message"]
+    assert [each["alert"][1:] for each in messages if "alert" in each] == [
+        ["application", "from h2"]
+    ]
+    assert [each["series"] for each in messages if "series" in each] == [
+        ["script", "quantity", "h2", "packets"]
+    ]
+    assert all(0 <= each["alert"][0] < 60 for each in messages if "alert" in each)
+    if time == "virtual":
+        measured = [data for kind, data in found if kind == "measurement" and data.get("flows")]
+        counts = [each["flows"][0] for each in measured if each["flows"][0]]
+        assert any(0 < received <= sent < 500 for sent, received in counts)
