@@ -58,7 +58,7 @@ def show_truth(display: Display, path: Sequence[str], truth: Sequence[NodeTruth]
     last_ns, _ = truth[-1].left_ns
     left = np.flatnonzero(last_ns >= 0)
     for switch, node in zip(path, truth, strict=True):
-        delays_us = (node.left_ns[0] - node.arrived_ns[0]) / 1000
+        delays_us = node.left_ns[0] // 1000 - node.arrived_ns[0] // 1000  # as a switch measures it
         for quantity, values in (("queue depth", node.queued[0]), ("transit delay", delays_us)):
             series = Series("IOAM", quantity, switch, QUANTITIES[quantity][2])
             points = zip(last_ns[left].tolist(), values[left].tolist(), strict=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loaded import Started, StartExperiment
+from loaded import EXPERIMENTS, Started, StartExperiment
 from mininet.topo import Topo
 from virtual_networks import Pair
 
@@ -374,3 +374,60 @@ def test_flows_applications_and_the_script_are_shown(
         measured = [data for kind, data in found if kind == "measurement" and data.get("flows")]
         counts = [each["flows"][0] for each in measured if each["flows"][0]]
         assert any(0 < received <= sent < 500 for sent, received in counts)
+
+
+EXPERIMENT_OPTIONS = {
+    "ampm_loss": ("--quick", "--loss", "5", "--method", "step"),
+    "int_path": ("--packets", "60"),
+    "int_microburst": ("--before", "0.2"),
+    "ioam_path": ("--packets", "60"),
+    "dta_keywrite": ("--quick", "--slots", "256", "--model-slots", "256"),
+    "dta_postcarding": ("--quick", "--flows", "20"),
+}
+
+
+@pytest.fixture(scope="module", params=EXPERIMENT_OPTIONS)
+def watched(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path, list[dict[str, Any]]]:
+    """Name and results of an experiment with --watch, and what it and its collectors sent."""
+    folder = tmp_path_factory.mktemp("watched")
+    virtual = ("--time", "virtual", "--watch", "--out", str(folder))
+    name: str = request.param
+    process = Started(EXPERIMENTS / f"{name}.py", *virtual, *EXPERIMENT_OPTIONS[name])
+    url = address_of(process)
+    assert set_speed(url, "inf") == 204
+    messages = [data for kind, data in events(url) if kind == "message"]
+    assert process.communicate()[1] == ""
+    return name, folder, messages
+
+
+Watched = tuple[str, Path, list[dict[str, Any]]]
+
+
+def test_watching_does_not_change_an_experiment(watched: Watched, tmp_path: Path) -> None:
+    name, folder, _ = watched
+    virtual = ("--time", "virtual", "--out", str(tmp_path))
+    done = Started(EXPERIMENTS / f"{name}.py", *virtual, *EXPERIMENT_OPTIONS[name])
+    assert done.communicate()[1] == ""
+    plain, changed = (each / "samples.csv" for each in (tmp_path, folder))
+    assert changed.read_bytes() == plain.read_bytes()
+
+
+def test_measured_values_agree_with_ground_truth(watched: Watched) -> None:
+    _, _, messages = watched
+    found: dict[tuple[str, ...], tuple[set[float], set[float]]] = {}
+    for message in messages:
+        if "series" in message:
+            network, (source, quantity, where, _) = message["network"], message["series"]
+            measured, true = found.setdefault((network, source, quantity, where), (set(), set()))
+            measured |= {value for _, value in message["points"]}
+            true |= {value for _, value in message["truth"]}
+    known = {key: values for key, values in found.items() if values[1]}
+    assert known
+    for (_, source, quantity, _), (measured, true) in known.items():
+        if source == "INT":  # an interval may be divided
+            assert max(measured) == max(true)
+        elif quantity != "mean delay per block":  # inexact if packets are lost
+            assert measured
+            assert measured <= true
