@@ -46,7 +46,8 @@ class WatchServer:
         """Start the process, and print the address of the page."""
         token = secrets.token_urlsafe(16)
         self._channel, theirs = socket.socketpair()
-        readable, self._writable = os.pipe()
+        readable, writable = os.pipe()
+        self._pipe = os.fdopen(writable, "wb")
         with (
             socket.create_server(("127.0.0.1", 0)) as listener, theirs,
             open(readable, "rb") as pipe,
@@ -60,7 +61,7 @@ class WatchServer:
             port = listener.getsockname()[1]
         # before the first network, the page shows the time since now
         began_ns = 0 if is_virtual else time.monotonic_ns()
-        display = Display(self._writable, began_ns=began_ns)
+        display = Display(writable, began_ns=began_ns)
         self.publisher = Publisher(self._channel, display, is_virtual=is_virtual)
         # not on the command line, which other users can read
         self.publisher.send({"name": name, "token": token, "is_virtual": is_virtual})
@@ -72,7 +73,7 @@ class WatchServer:
 
     def __exit__(self, *_error: object) -> None:
         # The server process ends when it has received everything. It may have been killed.
-        os.close(self._writable)
+        self._pipe.close()
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
         self._process.wait()

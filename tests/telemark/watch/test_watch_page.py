@@ -8,6 +8,7 @@ from browser import Page, browser, program
 from mininet.topo import Topo
 from test_page import CONTRAST
 
+from telemark.watch.display import Series
 from telemark.watch.publisher import WatchServer
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no Chromium here: apt install chromium")
@@ -148,3 +149,156 @@ def test_the_page_reports_the_end(page: Page, server: tuple[WatchServer, str]) -
     page.value("new Promise(done => { const look = () => events.readyState === 2 ? "
                "done() : requestAnimationFrame(look); look(); })")  # fmt: skip
     assert page.value("$('state').textContent") == "network: 2.000 s, the run has ended"
+
+
+FLOW: dict[str, Any] = {"id": 1, "protocol": "UDP", "from": "h1", "to": "h2",
+        "endpoints": ["10.0.0.1", "10.0.0.2", 49153, 5001], "path": ["s1", "s2"]}  # fmt: skip
+QUEUE = Series("INT", "queue", "s1 to s2", "packets")
+
+
+def row(table: str) -> str:
+    """Return an expression for the texts of the first row of a table."""
+    return f"[...document.querySelector('#{table} tr').cells].map(cell => cell.textContent)"
+
+
+def until(condition: str) -> str:
+    """Return a promise that is fulfilled when a condition is true."""
+    return (
+        "new Promise(done => { const look = () => "
+        f"({condition}) ? done() : requestAnimationFrame(look); look(); }})"
+    )
+
+
+def test_a_flow_has_its_counts_and_its_path(page: Page, server: tuple[WatchServer, str]) -> None:
+    publisher = server[0].publisher
+    flow = dict(FLOW)
+    publisher.start_flows([flow], lambda _flows: {})
+    show(page, server, width=1280)
+    assert page.value(row("flows")) == [
+        "1: h1 to h2, UDP 5001", "", "", "", "s1, s2 (shortest path)",
+    ]  # fmt: skip
+    publisher.send({"measurement": measurement(3 * 10**9) | {"flows": [[50, 40]]}})
+    page.value(SEEN.format(3 * 10**9))
+    assert page.value(row("flows"))[1:4] == ["50", "40", ""]
+    publisher.end_flows([flow], {1: (100, 97)})
+    page.value(until("network.flows[0].counts"))
+    assert page.value(row("flows"))[1:4] == ["100", "97", "3"]
+
+
+def test_a_measured_path_replaces_the_shortest_path(
+    page: Page, server: tuple[WatchServer, str]
+) -> None:
+    publisher = server[0].publisher
+    publisher.start_flows([dict(FLOW)], lambda _flows: {})
+    show(page, server, width=1280)
+    publisher.display.path("INT", FLOW["endpoints"], ["s2", "s1"])
+    publisher.display.path("INT", ["10.0.0.9", "10.0.0.2", 1, 2], ["s1"])
+    page.value(until("paths.size === 2 && document.querySelectorAll('#flows tr').length === 2"))
+    assert page.value(row("flows"))[4] == "s2, s1 (INT)"
+    assert page.value("flowRows[1].button.textContent") == "10.0.0.9 to 10.0.0.2 port 2"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_selecting_a_flow_by_keyboard_highlights_its_path(
+    page: Page, server: tuple[WatchServer, str], dark: bool
+) -> None:
+    """The colour of the canvas changes between h1 and s1, but not at a place without links."""
+    server[0].publisher.start_flows([dict(FLOW)], lambda _flows: {})
+    show(page, server, width=1280, dark=dark)
+    pixels = """(() => { const pen = $("scene").getContext("2d"), at = index => [
+      28 + places[index][0] * ($("scene").clientWidth - 56), 50];
+      const names = network.nodes.map(node => node.name);
+      const [a, b] = [at(names.indexOf("h1")), at(names.indexOf("s1"))];
+      const middle = (a[0] + b[0]) / 2;
+      const colourAt = (x, y) => [...pen.getImageData(x, y, 1, 1).data].join();
+      return [colourAt(middle, 50 - 7), colourAt(middle, 10)];
+    })()"""  # fmt: skip
+    before = page.value(pixels)
+    page.value("document.querySelector('#flows button').focus()")
+    page.press("Enter", 13, "\r")
+    after = page.value(pixels)
+    assert after[0] != before[0]
+    assert after[1] == before[1]
+    assert page.value("flowRows[0].button.getAttribute('aria-pressed')") == "true"
+    page.press("Enter", 13, "\r")
+    assert page.value(pixels) == before
+
+
+CHART = """(name => {
+  const [r, g, b] = colour(name).match(/[0-9a-f]{2}/g).map(value => parseInt(value, 16));
+  const {data} = $("series-chart").getContext("2d").getImageData(0, 0, 2000, 150);
+  let found = 0;
+  for (let at = 0; at < data.length; at += 4)
+    if (data[at] === r && data[at + 1] === g && data[at + 2] === b) found++;
+  return found;
+})"""
+
+
+def show_series(page: Page, server: tuple[WatchServer, str], **window: Any) -> None:
+    """Open the page, and send a series with ground truth that differs from it."""
+    show(page, server, **window)
+    points = [(10**9 * second, second) for second in range(3)]
+    truth = [(10**9 * second, 9) for second in range(3)]
+    server[0].publisher.display.add(QUEUE, points, truth)
+    page.value(until("series.size && [...series.values()][0].truth.length === 3"))
+    page.value("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def test_a_series_has_measured_values_and_ground_truth(
+    page: Page, server: tuple[WatchServer, str]
+) -> None:
+    show_series(page, server, width=1280)
+    assert page.value(row("series")) == ["s1 to s2", "INT: queue", "2", "9", "packets"]
+    assert page.value("$('series-title').textContent") == "INT: queue, s1 to s2 (packets)"
+    assert page.value(f"{CHART}('link')") > 100
+    assert page.value(f"{CHART}('ink')") > 20
+
+
+def test_the_key_g_hides_the_ground_truth(page: Page, server: tuple[WatchServer, str]) -> None:
+    show_series(page, server, width=1280)
+    page.press("g", 71, "g")
+    assert page.value(row("series"))[3] == ""
+    assert page.value(f"{CHART}('ink')") == 0
+    assert page.value(f"{CHART}('link')") > 100
+    assert page.value("$('truth').getAttribute('aria-pressed')") == "false"
+    page.press("g", 71, "g")
+    assert page.value(row("series"))[3] == "9"
+
+
+def test_a_series_of_an_earlier_network_names_this_network(
+    page: Page, server: tuple[WatchServer, str]
+) -> None:
+    show_series(page, server, width=1280)
+    server[0].publisher.start_network("second", Chain(), [], 0)
+    page.value(until("network.name === 'second'"))
+    page.value("drawSeries()")
+    assert page.value("$('series-title').textContent") == (
+        "INT: queue, s1 to s2 (packets), network network"
+    )
+
+
+def test_alerts_are_shown_as_text_and_the_newest_is_first(
+    page: Page, server: tuple[WatchServer, str]
+) -> None:
+    show(page, server, width=1280)
+    display = server[0].publisher.display
+    display.alert("INT", 15 * 10**8, "a <b>queue</b>")
+    display.alert("eBPF filter", 2 * 10**9, "new rule: drop")
+    page.value(until("document.querySelectorAll('#alerts tr').length === 2"))
+    assert page.value(row("alerts")) == ["2.000 s", "network", "eBPF filter", "new rule: drop"]
+    assert page.value("$('alerts').rows[1].cells[3].textContent") == "a <b>queue</b>"
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_what_collectors_measure_fits_and_has_contrast(
+    page: Page, server: tuple[WatchServer, str], width: int, dark: bool
+) -> None:
+    publisher = server[0].publisher
+    publisher.start_flows([dict(FLOW)], lambda _flows: {})
+    publisher.display.alert("INT", 15 * 10**8, "queue from s1 to s2 grew to 40 packets; " * 5)
+    show_series(page, server, width=width, dark=dark)
+    assert page.value("document.documentElement.scrollWidth") == width
+    worst = page.value(CONTRAST)
+    assert worst["ratio"] >= 4.5, worst
+    assert [each for each in page.parse_errors if not each.startswith(server[1])] == []
