@@ -18,7 +18,7 @@ POINTS = 40  # maximum number of points per message
 TEXT = 400  # maximum number of characters of a text
 # Several processes write to one pipe. Longer messages could be mixed.
 MAX_BYTES = select.PIPE_BUF
-PEAK_NS = 10_000_000  # interval of the maxima that peaks() returns
+INTERVAL_NS = 10_000_000  # interval of maxima()
 
 
 class Series(NamedTuple):
@@ -91,12 +91,17 @@ class Display:
                 os.write(self.descriptor, data)
 
 
-def peaks(time_ns: NDArray[Any], values: NDArray[Any]) -> Points:
-    """Return the maximum of each interval of PEAK_NS, because all values would be too many."""
-    if not len(values):
-        return []
-    interval = time_ns.astype(np.int64) // PEAK_NS
-    order = np.lexsort((values, interval))
-    is_last = np.append(np.diff(interval[order]) != 0, True)
-    chosen = order[is_last]
-    return list(zip(time_ns[chosen].tolist(), values[chosen].tolist(), strict=True))
+def maxima(
+    place: NDArray[Any], time_ns: NDArray[Any], values: NDArray[Any]
+) -> dict[int, list[tuple[int, int]]]:
+    """Return for each place the maximum of each interval, because all values would be too many."""
+    interval = time_ns.astype(np.int64) // INTERVAL_NS
+    order = np.lexsort((interval, place))
+    place, interval = place[order], interval[order]
+    first = np.flatnonzero((np.diff(place, prepend=-1) != 0) | (np.diff(interval, prepend=-1) != 0))
+    most = np.maximum.reduceat(values[order], first) if len(first) else values
+    found: dict[int, list[tuple[int, int]]] = {}
+    columns = (place[first], interval[first] * INTERVAL_NS, most)
+    for where, begin_ns, value in zip(*(column.tolist() for column in columns), strict=True):
+        found.setdefault(where, []).append((begin_ns, value))
+    return found

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mininet.topo import Topo
 
-from telemark.watch.display import Display, Series, peaks
+from telemark.watch.display import Display, Series, maxima
 from telemark.watch.measurement import shortest_paths
 
 SERIES = Series("INT", "queue", "s1 to s2", "packets")
@@ -82,12 +82,15 @@ def test_switches_and_links_have_the_names_of_the_topology(shown: tuple[Display,
     assert [display.link(1, 2), display.link(1, 3)] == ["s1 to s2", "s1 port 3"]
 
 
-def test_peaks_are_the_maxima_of_intervals() -> None:
-    times_ns = np.array([1, 5, 9_999_999, 10_000_000, 30_000_001], np.uint64)
-    assert peaks(times_ns, np.array([1, 7, 2, 3, 4])) == [
-        (5, 7), (10_000_000, 3), (30_000_001, 4),
-    ]  # fmt: skip
-    assert peaks(np.zeros(0, np.uint64), np.zeros(0)) == []
+def test_each_place_has_the_maximum_of_each_interval() -> None:
+    place = np.array([5, 5, 5, 4, 5, 5])
+    times_ns = np.array([1, 5, 9_999_999, 30_000_002, 10_000_000, 30_000_001], np.uint64)
+    assert maxima(place, times_ns, np.array([1, 7, 2, 9, 3, 4])) == {
+        4: [(30_000_000, 9)],
+        5: [(0, 7), (10_000_000, 3), (30_000_000, 4)],
+    }
+    nothing = np.zeros(0, np.int64)
+    assert maxima(nothing, nothing, nothing) == {}
 
 
 class Ring(Topo):
