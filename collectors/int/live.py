@@ -43,7 +43,7 @@ class LiveReports:
         self._parts: list[Decoded] = []
         self._hops = 0
         self._paths: dict[int, tuple[int, ...]] = {}
-        self._sent_s = 0.0
+        self._sent_s = time.monotonic()
 
     def take(self, part: Decoded) -> None:
         """Add decoded reports."""
@@ -84,9 +84,13 @@ class LiveReports:
             path = tuple(hops["node"][first : first + reports["hops"][report]].tolist())
             is_shown = flow in self._paths or len(self._paths) < MAX_FLOWS
             if is_shown and self._paths.get(flow) != path:
-                self._paths[flow] = path
                 names = [self._display.switch(node) for node in path]
-                self._display.path("INT", _ends(reports["key"][report]), names)
+                ends = _ends(reports["key"][report])
+                self._display.path("INT", ends, names)
+                if flow in self._paths:
+                    text = f"{ends[0]} to {ends[1]} port {ends[3]}: new path {', '.join(names)}"
+                    self._display.alert("INT", reports["time_ns"][report], text)
+                self._paths[flow] = path
 
 
 def _joined(parts: list[NDArray[np.void]], kind: np.dtype[np.void]) -> NDArray[np.void]:
