@@ -1,4 +1,4 @@
-"""What the INT collector shows on the page of --watch: queues, hop latencies and paths."""
+"""The INT collector on the page of --watch: queues, hop latencies, paths and their changes."""
 
 import time
 from typing import NamedTuple

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from minip4.wire.shared import MAX_FRAME
 from telemark.errors import InvalidRunError, TestbedError, note_invalid
 from telemark.topology.links import ETHERNET_BYTES, UDP_BYTES
-from telemark.watch.measurement import shortest_paths
+from telemark.topology.routes import shortest_paths
 
 if TYPE_CHECKING:
     from telemark.network import Network
@@ -230,7 +230,7 @@ class Traffic(Generic[Record]):
             await self._driver.stop()
             raise
         if self._net.publisher is not None:
-            self._shown = describe_flows(self._net, self._flows)
+            self._shown = _describe_flows(self._net, self._flows)
             self._net.publisher.start_flows(self._shown, self._driver.counts)
         return self
 
@@ -273,7 +273,7 @@ class Traffic(Generic[Record]):
                 )
 
 
-def describe_flows(net: "Network", flows: Sequence[AnyFlow]) -> list[dict[str, Any]]:
+def _describe_flows(net: "Network", flows: Sequence[AnyFlow]) -> list[dict[str, Any]]:
     """Describe flows for the page of --watch.
 
     `path` is None if there are several shortest paths.

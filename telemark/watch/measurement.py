@@ -1,13 +1,11 @@
 """Messages about a running network: its nodes and links, and the counters of its switches."""
 
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
 from mininet.topo import Topo
 
 from telemark.topology import links
-from telemark.topology.routes import next_hops
 
 
 def describe(name: str, topo: Topo) -> dict[str, Any]:
@@ -29,23 +27,6 @@ def describe(name: str, topo: Topo) -> dict[str, Any]:
             })  # fmt: skip
     nodes_of_net = [{"name": node, "is_switch": topo.isSwitch(node)} for node in topo.nodes()]
     return {"name": name, "nodes": nodes_of_net, "directions": directions}
-
-
-def shortest_paths(topo: Topo, ends: Sequence[tuple[str, str]]) -> list[list[str] | None]:
-    """Return the switches on the shortest path of each pair of hosts; None if there are several."""
-    edges, hosts = topo.links(), topo.hosts()
-
-    @cache
-    def hops(node: str) -> dict[str, tuple[str, ...]]:
-        return next_hops(edges, hosts, node)
-
-    found: list[list[str] | None] = []
-    for source, destination in ends:
-        nodes = [source]
-        while nodes[-1] != destination and len(hops(nodes[-1]).get(destination, ())) == 1:
-            nodes += hops(nodes[-1])[destination]
-        found.append(nodes[1:-1] if nodes[-1] == destination else None)
-    return found
 
 
 def measure(

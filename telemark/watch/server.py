@@ -30,11 +30,11 @@ from telemark.watch.publisher import UPDATE_S
 
 PAGE = Path(__file__).parent / "page"
 SHARED = Path(__file__).parents[1] / "results" / "page"  # parts that index.html has, too
+MAX_MESSAGES = 20_000  # of collectors and experiments; the oldest ones are removed
 ALIVE_S = 15.0  # interval of comments, which reveal that a browser has closed the connection
 REQUEST_S = 10.0  # maximum time to receive a request or to send a part of a response
 END_S = 1.0  # maximum time to send the last event
 MAX_SPEED_BYTES = 32
-MAX_MESSAGES = 20_000  # of collectors and experiments; the oldest ones are removed
 
 
 class Feed:
@@ -195,10 +195,10 @@ class Handler(BaseHTTPRequestHandler):
 
 def render(about: Mapping[str, Any]) -> tuple[str, str]:
     """Return the page and its content security policy."""
-    script = "".join(
-        path.read_text() for path in (SHARED / "canvas.js", PAGE / "watch.js", PAGE / "measured.js")
-    )
-    style = (SHARED / "page.css").read_text() + (PAGE / "watch.css").read_text()
+    scripts = (SHARED / "canvas.js", PAGE / "watch.js", PAGE / "measured.js")
+    script = "".join(path.read_text() for path in scripts)
+    styles = (SHARED / "page.css", PAGE / "watch.css", PAGE / "measured.css")
+    style = "".join(path.read_text() for path in styles)
     page = (PAGE / "watch.html").read_text().format(
         name=text(about["name"]),
         time="virtual time" if about["is_virtual"] else "real time",

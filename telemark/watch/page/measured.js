@@ -1,4 +1,4 @@
-// Flows and their paths, and what collectors and experiments measure: series, ground truth, alerts.
+// Flows and their paths, and the messages of collectors and experiments: series, ground truth, alerts.
 // watch.js precedes this script.
 const MAX_POINTS = 5000, MAX_ALERTS = 300;
 const series = new Map(); // from key to {name, network, points, truth, row}

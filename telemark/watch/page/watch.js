@@ -161,9 +161,9 @@ function drawChart() {
 function draw() {
   if (!now) return;
   const rates = network.directions.map((_, index) => rateOf(index));
+  updateFlows();
   drawScene(rates);
   drawChart();
-  updateFlows();
   setText($("state"), `${network.name}: ${(now.time_ns / 1e9).toFixed(3)} s${note || (isPaused ? ", paused" : "")}`);
   rows.forEach(({cells}, index) => {
     const {lost, queued, on_link, queue_drops} = now.directions[index], {mbps, share} = rates[index];

@@ -1,4 +1,4 @@
-"""What collectors, experiments and traffic send to the page of --watch."""
+"""Messages of collectors and experiments to the page of --watch, and paths of flows."""
 
 import json
 import os
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from mininet.topo import Topo
 
+from telemark.topology.routes import shortest_paths
 from telemark.watch.display import Display, Series, maxima
-from telemark.watch.measurement import shortest_paths
 
 SERIES = Series("INT", "queue", "s1 to s2", "packets")
 Read = Callable[[], list[dict[str, Any]]]
