@@ -134,6 +134,17 @@ def test_a_new_browser_does_not_get_measurements_of_an_earlier_network(
     assert (kind, data["name"]) == ("network", "second")
 
 
+def test_all_messages_before_the_end_arrive(server: tuple[WatchServer, str]) -> None:
+    seen = events(server[1])
+    server[0].publisher.start_network("name", Pair(), [], 0)
+    assert next(seen)[0] == "network"
+    for number in range(500):
+        server[0].publisher.display.alert("source", number, "text")
+    server[0].__exit__()
+    found = [*seen]
+    assert [kind for kind, _ in found] == ["message"] * 500 + ["end"]
+
+
 def test_real_time_has_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
     with WatchServer("name", is_virtual=False):
         assert set_speed(capsys.readouterr().out.split()[1], "1") == 404
