@@ -17,7 +17,10 @@ QUANTITIES = {"queue depth": ("queue_depth", 1, "packets"),
 
 
 class LiveTraces:
-    """Shows a sample of the reports that one collector receives."""
+    """Shows a sample of the reports with traces that one collector receives.
+
+    The last node of a path reports a trace, so all values have the same time: that of the report.
+    """
 
     def __init__(self, display: Display) -> None:
         self._display = display
@@ -29,15 +32,17 @@ class LiveTraces:
         *_, last = datagrams
         if last.time_ns < self._next_ns:
             return
-        self._next_ns = last.time_ns + SHOW_NS
         report = Report.decode(last.payload)
         traces = [option for option in report.options if isinstance(option, Trace)]
+        if not traces:
+            return
+        self._next_ns = last.time_ns + SHOW_NS
         nodes = [node for trace in traces for node in trace.nodes]
         for node in (*nodes, report.data):
             for series, value in self._values(node):
                 self._display.add(series, [(last.time_ns, value)])
         numbers = [*(node.node for node in nodes), report.node]
-        if traces and None not in numbers and not traces[0].flags & TraceFlag.OVERFLOW:
+        if None not in numbers and not traces[0].flags & TraceFlag.OVERFLOW:
             self._show_path(report, [self._display.switch(number or 0) for number in numbers])
 
     def _values(self, node: NodeData) -> Iterator[tuple[Series, float]]:

@@ -86,8 +86,8 @@ function showPoints({network: name, series: labels, points, truth}) {
   let found = series.get(key);
   if (!found) {
     const [source, quantity, where, unit] = labels;
-    const {button, cells} = buttonRow("series", where, 4, () => chooseSeries(key));
-    [cells[0].textContent, cells[3].textContent] = [`${source}: ${quantity}`, unit];
+    const {button, cells} = buttonRow("series", where, 5, () => chooseSeries(key));
+    [cells[0].textContent, cells[3].textContent, cells[4].textContent] = [`${source}: ${quantity}`, unit, name];
     cells[1].className = cells[2].className = "number";
     found = {name, labels, points: [], truth: [], button, cells};
     series.set(key, found);
@@ -108,12 +108,19 @@ function chooseSeries(key) {
   drawSeries();
 }
 
+// Returns the value whose time is nearest to `time`, because there may be more true values than measured ones.
+function nearest(list, time = Infinity) {
+  let found;
+  for (const point of list) if (!found || Math.abs(point[0] - time) <= Math.abs(found[0] - time)) found = point;
+  return found?.[1];
+}
+
 const round = value => value === undefined ? "" : `${Number(value.toPrecision(6))}`;
 
 function drawSeries() {
   for (const {points, truth, cells} of series.values()) {
     setText(cells[1], round(points.at(-1)?.[1]));
-    setText(cells[2], showsTruth ? round(truth.at(-1)?.[1]) : "");
+    setText(cells[2], showsTruth ? round(nearest(truth, points.at(-1)?.[0])) : "");
   }
   const shown = series.get(chosenSeries);
   if (!shown) return;

@@ -248,10 +248,22 @@ def test_a_series_has_measured_values_and_ground_truth(
     page: Page, server: tuple[WatchServer, str]
 ) -> None:
     show_series(page, server, width=1280)
-    assert page.value(row("series")) == ["s1 to s2", "INT: queue", "2", "9", "packets"]
+    assert page.value(row("series")) == [
+        "s1 to s2", "INT: queue", "2", "9", "packets", "network",
+    ]  # fmt: skip
     assert page.value("$('series-title').textContent") == "INT: queue, s1 to s2 (packets)"
     assert page.value(f"{CHART}('link')") > 100
     assert page.value(f"{CHART}('ink')") > 20
+
+
+def test_the_table_compares_values_of_the_same_time(
+    page: Page, server: tuple[WatchServer, str]
+) -> None:
+    show_series(page, server, width=1280)
+    server[0].publisher.display.add(QUEUE, [], [(5 * 10**9, 100)])  # after the last measured value
+    page.value(until("[...series.values()][0].truth.length === 4"))
+    page.value("drawSeries()")
+    assert page.value(row("series"))[2:4] == ["2", "9"]
 
 
 def test_the_key_g_hides_the_ground_truth(page: Page, server: tuple[WatchServer, str]) -> None:
