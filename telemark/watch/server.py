@@ -20,7 +20,7 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from minip4.errors import Minip4Error
 from minip4.runtime.switch.control import call
@@ -240,19 +240,21 @@ class Sampler:
             self._feed.publish("measurement", measure(self._message["network"], counters, now_ns))
 
 
-def read_messages(pipe: BinaryIO, feed: Feed) -> None:
+def read_messages(descriptor: int, feed: Feed) -> None:
     """Read the messages of collectors and experiments."""
-    for line in pipe:
-        feed.add_message(line)
+    with open(descriptor, "rb") as pipe:
+        for line in pipe:
+            feed.add_message(line)
 
 
-def serve(listener: socket.socket, channel: socket.socket, pipe: BinaryIO) -> None:
-    """Serve the page until the run ends."""
+def serve(listener: socket.socket, channel: socket.socket, pipe: int) -> None:
+    """Serve the page until the run ends. `pipe` is the descriptor of the pipe of messages."""
     with channel.makefile("rb") as lines:
         server = WebServer(listener, channel, json.loads(lines.readline()))
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        messages = threading.Thread(target=read_messages, args=(pipe, server.feed), daemon=True)
-        messages.start()
+        # a daemon, because a process that is left may still have the pipe
+        reader = threading.Thread(target=read_messages, args=(pipe, server.feed), daemon=True)
+        reader.start()
         sampler = None
         with contextlib.suppress(ConnectionResetError):  # the run was killed
             for line in lines:
@@ -271,12 +273,13 @@ def serve(listener: socket.socket, channel: socket.socket, pipe: BinaryIO) -> No
                     if message["stopped"] is not None:
                         server.feed.publish("measurement", message["stopped"])
                     server.feed.publish("stopped", {})
-    messages.join(END_S)
+    reader.join(END_S)
     server.feed.publish("end", {})
     server.feed.wait_for_readers()
 
 
 if __name__ == "__main__":
-    on, to_run, messages = map(int, sys.argv[1:])
-    with open(messages, "rb") as pipe:
-        serve(socket.socket(fileno=on), socket.socket(fileno=to_run), pipe)
+    serve(
+        socket.socket(fileno=int(sys.argv[1])), socket.socket(fileno=int(sys.argv[2])),
+        int(sys.argv[3]),
+    )  # fmt: skip

@@ -145,6 +145,13 @@ def test_all_messages_before_the_end_arrive(server: tuple[WatchServer, str]) -> 
     assert [kind for kind, _ in found] == ["message"] * 500 + ["end"]
 
 
+def test_a_server_ends_although_a_process_still_has_the_pipe(
+    server: tuple[WatchServer, str],
+) -> None:
+    server[0]._channel.shutdown(socket.SHUT_WR)
+    assert server[0]._process.wait(60) == 0
+
+
 def test_real_time_has_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
     with WatchServer("name", is_virtual=False):
         assert set_speed(capsys.readouterr().out.split()[1], "1") == 404
