@@ -1,11 +1,21 @@
 """Messages about a running network: its nodes and links, and the counters of its switches."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mininet.topo import Topo
 
 from telemark.topology import links
+
+
+def started(name: str, topo: Topo, switches: Iterable[Any], began_ns: int) -> dict[str, Any]:
+    """Return the message about a network that has started.
+
+    `switches` are those whose counters the server process reads from their control sockets. The
+    page shows `began_ns` as time 0.
+    """
+    control = {switch.name: str(switch.control_path) for switch in switches}
+    return {"network": describe(name, topo), "control": control, "began_ns": began_ns}
 
 
 def describe(name: str, topo: Topo) -> dict[str, Any]:

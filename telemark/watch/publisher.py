@@ -18,7 +18,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
-from telemark.watch.measurement import describe, measure
+from telemark.watch.measurement import measure, started
 
 UPDATE_S = 0.2  # interval of measurements
 # A measurement may come a little early, because pauses are not exact.
@@ -80,12 +80,12 @@ class Publisher:
 
     def start_network(self, name: str, topo: Topo, switches: Iterable[Any], now_ns: int) -> None:
         """Send the description of a network that has started."""
-        self._network = describe(name, topo)
         self.next_ns, self._due_s = now_ns, 0.0
         self._resumed_s = time.monotonic()
         self._began_ns = 0 if self._is_virtual else now_ns
-        control = {} if self._is_virtual else {s.name: str(s.control_path) for s in switches}
-        self.send({"network": self._network, "control": control, "began_ns": self._began_ns})
+        message = started(name, topo, () if self._is_virtual else switches, self._began_ns)
+        self._network = message["network"]
+        self.send(message)
 
     def stop_network(self, counters: Mapping[str, Mapping[str, Any]], now_ns: int) -> None:
         """Send that the network has stopped; `counters` are empty if it has failed."""
