@@ -126,8 +126,10 @@ class Publisher:
                 left_s = max(self._step_ns / 1e9 / self._speed - since_s, 0.0)
             if not select.select([self._channel], [], [], left_s)[0]:
                 return
-            # the server process sends complete lines, and each of them is short
-            speeds = self._channel.recv(4096).split()
+            speeds = []
+            with contextlib.suppress(ConnectionResetError):  # the server process was killed
+                # the server process sends complete lines, and each of them is short
+                speeds = self._channel.recv(4096).split()
             # without the server process, the run continues
             self._speed = float(speeds[-1]) if speeds else math.inf
             if not speeds:

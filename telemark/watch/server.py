@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from minip4.errors import Minip4Error
 from minip4.runtime.switch.control import call
@@ -31,6 +31,7 @@ ALIVE_S = 15.0  # interval of comments, which reveal that a browser has closed t
 REQUEST_S = 10.0  # maximum time to receive a request or to send a part of a response
 END_S = 1.0  # maximum time to send the last event
 MAX_SPEED_BYTES = 32
+MAX_CONNECTIONS = 64
 
 
 class Feed:
@@ -80,7 +81,7 @@ class Feed:
 
 
 class WebServer(ThreadingHTTPServer):
-    """HTTP server on a socket that already listens."""
+    """HTTP server on a socket that already listens. It has a limited number of connections."""
 
     def __init__(
         self, listener: socket.socket, channel: socket.socket, about: Mapping[str, Any]
@@ -94,6 +95,22 @@ class WebServer(ThreadingHTTPServer):
         self.page, self.policy = render(about)
         self.feed = Feed()
         self._speed: float | None = None  # the last speed that a browser selected
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
+
+    def verify_request(self, request: object, client_address: object) -> bool:
+        """Return whether there is room for this connection. If not, it is closed."""
+        return self._free.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print no error of a connection, because the terminal belongs to the run."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
     def set_speed(self, speed: float) -> None:
         self._speed = speed
@@ -165,14 +182,15 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
+        # a browser that lost its connection sends the number of the last event that it received
         number, kind = 0, ""
+        with contextlib.suppress(TypeError, ValueError):
+            number = int(self.headers["Last-Event-ID"])
         while kind != "end":
             events = self.server.feed.later(number)
-            for _, kind, data in events:
-                self.wfile.write(f"event: {kind}\ndata: {data}\n\n".encode())
-            if events:
-                number = events[-1][0]
-            else:
+            for number, kind, data in events:
+                self.wfile.write(f"id: {number}\nevent: {kind}\ndata: {data}\n\n".encode())
+            if not events:
                 self.wfile.write(b":\n\n")
 
 
@@ -211,38 +229,52 @@ class Sampler:
         self._thread.join(END_S)
 
     def _run(self) -> None:
-        control = self._message["control"]
+        counters: dict[str, dict[str, Any]] = {}
         while not self._stopped.wait(UPDATE_S):
-            try:
-                counters = {name: call(Path(path), "counters") for name, path in control.items()}
-            except Minip4Error:
-                continue  # a switch has stopped; the run reports it
+            for name, path in self._message["control"].items():
+                with contextlib.suppress(Minip4Error):  # a stopped switch keeps its last counters
+                    counters[name] = call(Path(path), "counters")
+            if self._stopped.is_set():  # a switch responded late
+                return
             now_ns = time.monotonic_ns() - self._message["began_ns"]
             self._feed.publish("measurement", measure(self._message["network"], counters, now_ns))
 
 
+def received(file: BinaryIO) -> Iterator[dict[str, Any]]:
+    """Yield the messages of the run. A message is incomplete if a signal interrupted the run."""
+    with contextlib.suppress(ConnectionResetError):  # the run was killed
+        for line in file:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue
+            yield message
+
+
 def serve(listener: socket.socket, channel: socket.socket) -> None:
     """Serve the page until the run ends."""
-    with channel.makefile("rb") as lines:
-        server = WebServer(listener, channel, json.loads(lines.readline()))
+    with channel.makefile("rb") as file:
+        messages = received(file)
+        about = next(messages, None)
+        if about is None:
+            return
+        server = WebServer(listener, channel, about)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         sampler = None
-        with contextlib.suppress(ConnectionResetError):  # the run was killed
-            for line in lines:
-                message = json.loads(line)
-                if "network" in message:
-                    server.feed.publish("network", message["network"])
-                    server.repeat_speed()
-                    if message["control"]:
-                        sampler = Sampler(message, server.feed)
-                elif "measurement" in message:
-                    server.feed.publish("measurement", message["measurement"])
-                else:
-                    if sampler is not None:
-                        sampler.stop()
-                    if message["stopped"] is not None:
-                        server.feed.publish("measurement", message["stopped"])
-                    server.feed.publish("stopped", {})
+        for message in messages:
+            if "network" in message:
+                server.feed.publish("network", message["network"])
+                server.repeat_speed()
+                if message["control"]:
+                    sampler = Sampler(message, server.feed)
+            elif "measurement" in message:
+                server.feed.publish("measurement", message["measurement"])
+            else:
+                if sampler is not None:
+                    sampler.stop()
+                if message["stopped"] is not None:
+                    server.feed.publish("measurement", message["stopped"])
+                server.feed.publish("stopped", {})
     server.feed.publish("end", {})
     server.feed.wait_for_readers()
 
