@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loaded import StartExperiment
+from loaded import Started, StartExperiment
 from virtual_networks import Pair
 from watching import events
 
@@ -114,14 +114,18 @@ def watching() -> Iterator[list[subprocess.Popen[str]]]:
 
 def attach(watching: list[subprocess.Popen[str]], name: str) -> tuple[subprocess.Popen[str], str]:
     """Run the command; return its process, and the address that it prints."""
-    process = subprocess.Popen([sys.executable, "-m", "telemark.cli", "watch", name],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "telemark.cli", "watch", name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     watching.append(process)
     assert process.stdout is not None
     return process, process.stdout.readline().split()[1]
 
 
-def folder_of(process: object) -> Path:
+def folder_of(process: Started) -> Path:
     return next(Path(line.strip()) for line in process.stdout if line.startswith("/var/"))
 
 

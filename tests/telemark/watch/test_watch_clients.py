@@ -205,7 +205,7 @@ def test_a_run_continues_if_its_server_is_killed(server: tuple[WatchServer, str]
 @pytest.fixture
 def responses(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Replace the control sockets of the switches. Return a function that stops a switch."""
-    stopped = set()
+    stopped: set[str] = set()
 
     def call(path: Path, _name: str) -> object:
         if path.stem in stopped:
