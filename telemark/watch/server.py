@@ -196,12 +196,14 @@ class Handler(BaseHTTPRequestHandler):
 
 def render(about: Mapping[str, Any]) -> tuple[str, str]:
     """Return the page and its content security policy."""
-    script = (SHARED / "canvas.js").read_text() + (PAGE / "watch.js").read_text()
+    scripts = (SHARED / "canvas.js", PAGE / "timeline.js", PAGE / "watch.js")
+    script = "".join(path.read_text() for path in scripts)
     style = (SHARED / "page.css").read_text() + (PAGE / "watch.css").read_text()
     page = (PAGE / "watch.html").read_text().format(
         name=text(about["name"]),
         time="virtual time" if about["is_virtual"] else "real time",
         hidden="" if about["is_virtual"] else "hidden",
+        paused="the run" if about["is_virtual"] else "this page",
         style=style,
         script=script,
     )  # fmt: skip

@@ -24,6 +24,17 @@ class Chain(Topo):
         self.addLink(s2, self.addHost("h2"))
 
 
+class Large(Topo):
+    """A leaf-spine fabric of 100 switches, with a host per leaf."""
+
+    def build(self) -> None:
+        spines = [self.addSwitch(f"s{number}") for number in range(1, 5)]
+        for number in range(5, 101):
+            leaf = self.addSwitch(f"s{number}")
+            for other in (self.addHost(f"h{number}"), *spines):
+                self.addLink(leaf, other, rate_bps=100_000_000)
+
+
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     with browser(tmp_path_factory.mktemp("profile")) as found:
@@ -148,3 +159,113 @@ def test_the_page_reports_the_end(page: Page, server: tuple[WatchServer, str]) -
     page.value("new Promise(done => { const look = () => events.readyState === 2 ? "
                "done() : requestAnimationFrame(look); look(); })")  # fmt: skip
     assert page.value("$('state').textContent") == "network: 2.000 s, the run has ended"
+
+
+def scrub(page: Page, server: tuple[WatchServer, str], times_ns: list[int]) -> None:
+    """Open the page, and send measurements; the queue has one packet per nanosecond of the time."""
+    page.open(server[1], width=1280)
+    for time_ns in times_ns:
+        server[0].publisher.send({"measurement": measurement(time_ns, bytes=0, queued=time_ns)})
+        page.value(f"new Promise(done => {{ const look = () => requestAnimationFrame("
+                   f"timeline?.latest?.time_ns === {time_ns} ? () => done() : look); look(); }})")  # fmt: skip
+
+
+DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
+
+
+def shown(page: Page) -> tuple[int, str, str]:
+    """Return the queue in the table, the state, and whether the page is live."""
+    page.value(DRAWN)
+    row = page.value(ROW)
+    return (int(row[4]), page.value("$('state').textContent"),
+            page.value("$('live').getAttribute('aria-pressed')"))  # fmt: skip
+
+
+def test_the_slider_shows_an_earlier_time(page: Page, server: tuple[WatchServer, str]) -> None:
+    scrub(page, server, [1, 2, 3, 10**9])
+    page.value("$('time').value = 2.5; $('time').dispatchEvent(new Event('input'))")
+    assert shown(page) == (2, "network: 0.000 s of 1.000 s", "false")
+    assert page.value("$('time').getAttribute('aria-valuetext')") == "0.000 s"
+    # new measurements do not change an earlier time
+    server[0].publisher.send({"measurement": measurement(2 * 10**9)})
+    page.value("new Promise(done => { const look = () => timeline.latest.time_ns === 2e9 ? "
+               "done() : requestAnimationFrame(look); look(); })")  # fmt: skip
+    assert shown(page) == (2, "network: 0.000 s of 2.000 s", "false")
+    page.value("$('live').click()")
+    assert shown(page) == (0, "network: 2.000 s", "true")
+
+
+def test_keys_step_and_return_to_the_present(page: Page, server: tuple[WatchServer, str]) -> None:
+    scrub(page, server, [1, 2, 3])
+    queues = []
+    for key, code in (("ArrowLeft", 37), ("ArrowLeft", 37), ("ArrowLeft", 37), ("ArrowRight", 39),
+                      ("End", 35)):  # fmt: skip
+        page.press(key, code)
+        queues.append((shown(page)[0], shown(page)[2]))
+    assert queues == [(2, "false"), (1, "false"), (1, "false"), (2, "false"), (3, "true")]
+
+
+def test_the_space_key_pauses_the_run(page: Page, server: tuple[WatchServer, str]) -> None:
+    scrub(page, server, [1])
+    page.press(" ", 32, " ")
+    assert page.value("$('play').textContent") == "Run"
+
+
+def test_in_real_time_the_space_key_pauses_the_page(
+    page: Page, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with WatchServer("example", is_virtual=False) as found:
+        server = found, capsys.readouterr().out.split()[1]
+        found.publisher.start_network("network", Chain(), [], 0)
+        scrub(page, server, [1, 2])
+        assert page.value("getComputedStyle($('speed').parentElement).display") == "none"
+        page.press(" ", 32, " ")
+        assert shown(page) == (2, "network: 0.000 s of 0.000 s", "false")
+        page.press(" ", 32, " ")
+        assert shown(page)[2] == "true"
+
+
+def test_a_click_into_the_chart_selects_its_time(
+    page: Page, server: tuple[WatchServer, str]
+) -> None:
+    scrub(page, server, [1, 2, 3])
+    page.value("""(() => {
+      const {left, top, width} = $("chart").getBoundingClientRect();
+      $("chart").dispatchEvent(new PointerEvent("pointerdown",
+        {clientX: left + 44 + .5 * (width - 54), clientY: top + 50}));
+    })()""")
+    assert shown(page)[0] == 2
+
+
+def test_the_number_of_kept_measurements_is_bounded(
+    page: Page, server: tuple[WatchServer, str]
+) -> None:
+    """Old measurements are thinned out; the first and the recent ones are kept."""
+    page.open(server[1], width=390)
+    kept = page.value("""(() => {
+      const found = new Timeline(1e9);
+      for (let time_ns = 0; time_ns < 10000; time_ns++) found.add({time_ns});
+      return found.kept.map(each => each.time_ns);
+    })()""")
+    assert len(kept) <= 100
+    assert kept == sorted(set(kept))
+    assert (kept[0], kept[-40:]) == (0, [*range(9960, 10000)])
+
+
+def test_only_visible_rows_of_a_large_network_change(
+    page: Page, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Updates of all rows of 100 switches would take longer than a frame."""
+    with WatchServer("example", is_virtual=True) as found:
+        found.publisher.start_network("network", Large(), [], 0)
+        page.open(capsys.readouterr().out.split()[1], width=1280)
+        directions = [{"bytes": 0, "lost": 7}] * 960
+        found.publisher.send({"measurement": {"time_ns": 1, "directions": directions, "drops": {}}})
+        page.value(SEEN.format(1))
+        lost = "[...$('links').rows].map(row => row.cells[3].textContent)"
+        before = page.value(f"{DRAWN}.then(() => {lost})")
+        assert (before[0], before[-1]) == ("7", "")
+        assert page.value("document.querySelectorAll('#links button[tabindex=\"0\"]').length") == 1
+        page.value("$('links').rows[959].scrollIntoView()")
+        page.value(f"new Promise(done => {{ const look = () => {lost}[959] === '7' ? "
+                   "done() : requestAnimationFrame(look); look(); })")  # fmt: skip
