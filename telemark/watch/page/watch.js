@@ -4,7 +4,7 @@ const HISTORY = 300, MARGIN = 28, DROPS = ["ingress", "egress", "queue", "no_por
 const $ = id => document.getElementById(id);
 // `now` is the measurement that the page shows, and `last` the one before it.
 let network = null, places = [], timeline = null, last = null, now = null, isLive = true;
-let chartBegin = 0, chartEnd = 0, isDrawing = false; // the chart has measurements from begin to end
+let chartBegin = 0, chartEnd = 0, isDrawing = false, isConnected = true; // the chart has measurements from begin to end
 let rows = [], switchRows = new Map(), selected = 0, isPaused = false, note = "";
 
 // --- layout: distances on the canvas approximate the numbers of hops (stress majorization) ---
@@ -174,7 +174,7 @@ const seconds = time_ns => `${(time_ns / 1e9).toFixed(3)} s`;
 
 function updateTimeline() {
   const {latest, kept} = timeline, time = seconds(now.time_ns);
-  setText($("state"), `${network.name}: ${time}${isLive ? "" : ` of ${seconds(latest.time_ns)}`}${note || (isPaused ? ", paused" : "")}`);
+  setText($("state"), `${network.name}: ${time}${isLive ? "" : ` of ${seconds(latest.time_ns)}`}${note || (isConnected ? isPaused ? ", paused" : "" : ", no connection")}`);
   [$("time").min, $("time").max, $("time").value] = [kept[0].time_ns, latest.time_ns, now.time_ns];
   $("time").setAttribute("aria-valuetext", time);
   $("live").setAttribute("aria-pressed", isLive);
@@ -298,18 +298,25 @@ addEventListener("resize", draw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 const events = new EventSource("events");
 const on = (kind, handle) => events.addEventListener(kind, event => handle(JSON.parse(event.data)));
-events.addEventListener("open", post);
+events.addEventListener("open", () => {
+  isConnected = true;
+  post();
+  draw();
+});
 on("network", showNetwork);
 on("measurement", showMeasurement);
 on("stopped", () => {
   note = ", stopped";
   draw();
 });
-const end = () => {
+on("end", () => {
   events.close();
   if (!note) setText($("state"), "The run has ended");
   note = ", the run has ended";
   draw();
-};
-on("end", end);
-events.addEventListener("error", end);
+});
+events.addEventListener("error", () => { // the browser connects again, and continues after the last event
+  isConnected = false;
+  setText($("state"), "No connection to the run");
+  draw();
+});

@@ -161,13 +161,27 @@ def test_the_page_reports_the_end(page: Page, server: tuple[WatchServer, str]) -
     assert page.value("$('state').textContent") == "network: 2.000 s, the run has ended"
 
 
+def test_the_page_reports_a_lost_connection(page: Page, server: tuple[WatchServer, str]) -> None:
+    show(page, server, width=390)
+    server[0]._process.kill()
+    page.value("new Promise(done => { const look = () => isConnected ? "
+               "requestAnimationFrame(look) : done(); look(); })")  # fmt: skip
+    assert page.value("$('state').textContent") == "network: 2.000 s, no connection"
+
+
+# a promise that is fulfilled when the page has received the measurement of this time
+KEPT = """new Promise(done => {{
+  const look = () => timeline?.latest?.time_ns === {} ? done() : requestAnimationFrame(look);
+  look();
+}})"""
+
+
 def scrub(page: Page, server: tuple[WatchServer, str], times_ns: list[int]) -> None:
     """Open the page, and send measurements; the queue has one packet per nanosecond of the time."""
     page.open(server[1], width=1280)
     for time_ns in times_ns:
         server[0].publisher.send({"measurement": measurement(time_ns, bytes=0, queued=time_ns)})
-        page.value(f"new Promise(done => {{ const look = () => requestAnimationFrame("
-                   f"timeline?.latest?.time_ns === {time_ns} ? () => done() : look); look(); }})")  # fmt: skip
+        page.value(KEPT.format(time_ns))
 
 
 DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
@@ -188,8 +202,7 @@ def test_the_slider_shows_an_earlier_time(page: Page, server: tuple[WatchServer,
     assert page.value("$('time').getAttribute('aria-valuetext')") == "0.000 s"
     # new measurements do not change an earlier time
     server[0].publisher.send({"measurement": measurement(2 * 10**9)})
-    page.value("new Promise(done => { const look = () => timeline.latest.time_ns === 2e9 ? "
-               "done() : requestAnimationFrame(look); look(); })")  # fmt: skip
+    page.value(KEPT.format(2 * 10**9))
     assert shown(page) == (2, "network: 0.000 s of 2.000 s", "false")
     page.value("$('live').click()")
     assert shown(page) == (0, "network: 2.000 s", "true")
