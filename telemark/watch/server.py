@@ -185,7 +185,7 @@ class Handler(BaseHTTPRequestHandler):
         # a browser that lost its connection sends the number of the last event that it received
         number, kind = 0, ""
         with contextlib.suppress(TypeError, ValueError):
-            number = int(self.headers["Last-Event-ID"])
+            number = max(int(self.headers["Last-Event-ID"]), 0)
         while kind != "end":
             events = self.server.feed.later(number)
             for number, kind, data in events:

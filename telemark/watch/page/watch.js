@@ -1,11 +1,16 @@
 // Live view of a run. The server process (server.py) sends the network and its measurements.
 "use strict";
-const HISTORY = 300, MARGIN = 28, DROPS = ["ingress", "egress", "queue", "no_port", "memory"];
+const HISTORY = 300, MARGIN = 28;
+// reasons of drops, per target
+const DROPS = {
+  minip4: {ingress: "ingress", egress: "egress", queue: "queue", no_port: "no port", memory: "memory"},
+  bmv2: {bmv2: "in bmv2, or dropped by it"},
+};
 const $ = id => document.getElementById(id);
 // `now` is the measurement that the page shows, and `last` the one before it.
 let network = null, places = [], timeline = null, last = null, now = null, isLive = true;
 let chartBegin = 0, chartEnd = 0, isDrawing = false, isConnected = true; // the chart has measurements from begin to end
-let rows = [], switchRows = new Map(), selected = 0, isPaused = false, note = "";
+let rows = [], switchRows = new Map(), reasons = {}, selected = 0, isPaused = false, note = "";
 
 // --- layout: distances on the canvas approximate the numbers of hops (stress majorization) ---
 
@@ -164,7 +169,7 @@ function draw() {
   });
   for (const [name, {row, cells}] of switchRows) {
     if (!visibleRows.has(row)) continue;
-    DROPS.forEach((reason, i) => setText(cells[i], `${now.drops[name]?.[`${reason}_drops`] ?? ""}`));
+    Object.keys(reasons).forEach((reason, i) => setText(cells[i], `${now.drops[name]?.[`${reason}_drops`] ?? ""}`));
   }
 }
 
@@ -255,11 +260,13 @@ function showNetwork(description) {
     rowObserver.observe(row);
     return {row, button, cells: numberCells(row, 6)};
   });
+  reasons = DROPS[network.target];
+  $("reasons").innerHTML = `<tr><th>switch${Object.values(reasons).map(text => `<th class="number">${text}`).join("")}`;
   switchRows = new Map(network.nodes.filter(node => node.is_switch).map(({name}) => {
     const row = $("switches").insertRow();
     row.insertCell().textContent = name;
     rowObserver.observe(row);
-    return [name, {row, cells: numberCells(row, DROPS.length)}];
+    return [name, {row, cells: numberCells(row, Object.keys(reasons).length)}];
   }));
   const isSwitch = name => network.nodes[numbers.get(name)].is_switch;
   select(Math.max(0, network.directions.findIndex(each => isSwitch(each.from) && isSwitch(each.to))));

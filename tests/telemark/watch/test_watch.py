@@ -133,6 +133,14 @@ def test_measurements_are_from_the_counters_of_switches() -> None:
     }
 
 
+def test_drops_of_bmv2_are_from_the_counters_of_its_panel() -> None:
+    inner = {"258": {**port(), "transmitted_packets": 9, "received_packets": 6}}
+    counters = {"s1": {"engine": {"ingress_drops": 4}, "ports": {"1": port(), "2": port(), **inner},
+                       "other_ports": {}}}  # fmt: skip
+    found = measure(describe("name", Lossy(), "bmv2"), counters, 5)
+    assert found["drops"] == {"s1": {"bmv2_drops": 3}}
+
+
 @pytest.mark.parametrize("body", [DIRECT, SWEEP])
 def test_watching_does_not_change_results(
     body: str, start_experiment: StartExperiment, tmp_path: Path

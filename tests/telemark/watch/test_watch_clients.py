@@ -218,6 +218,8 @@ def responses(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 class Switch:
+    target = "minip4"
+
     def __init__(self, name: str) -> None:
         self.name, self.control_path = name, Path(f"{name}.sock")
 

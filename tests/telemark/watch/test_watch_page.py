@@ -8,6 +8,7 @@ from browser import Page, browser, program
 from mininet.topo import Topo
 from test_page import CONTRAST
 
+from telemark.watch.measurement import describe
 from telemark.watch.publisher import WatchServer
 
 pytestmark = pytest.mark.skipif(program() is None, reason="no Chromium here: apt install chromium")
@@ -86,6 +87,17 @@ def test_the_page_shows_rates_losses_and_queues(
     drops = "[...document.querySelector('#switches tr').cells].map(cell => cell.textContent)"
     assert page.value(drops) == ["s1", "", "", "7", "", ""]
     assert page.value("$('state').textContent") == "network: 2.000 s"
+
+
+def test_the_page_shows_drops_of_bmv2(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+    with WatchServer("example", is_virtual=False) as found:
+        found.publisher.send({"network": describe("network", Chain(), "bmv2"), "control": {}})
+        page.open(capsys.readouterr().out.split()[1], width=1280)
+        drops = {"s1": {"bmv2_drops": 3}, "s2": {"bmv2_drops": 0}}
+        found.publisher.send({"measurement": measurement(1) | {"drops": drops}})
+        page.value(SEEN.format(1))
+        table = "$('switches').parentElement.innerText.split(/\\s*\\n/)"
+        assert page.value(table) == ["switch\tin bmv2, or dropped by it", "s1\t3", "s2\t0"]
 
 
 @pytest.mark.parametrize("dark", [False, True])
