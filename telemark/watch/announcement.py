@@ -1,4 +1,4 @@
-"""File with the description of a running network in real time. `telemark watch` reads it."""
+"""File with the description of the running network in real time. `telemark watch` reads it."""
 
 import contextlib
 import json
@@ -9,6 +9,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
+from telemark.backends.real.isolation import OWNER
 from telemark.watch.measurement import started
 
 FILE = "network.json"
@@ -16,8 +17,12 @@ FILE = "network.json"
 
 @contextlib.contextmanager
 def announced(folder: Path, name: str, topo: Topo, switches: Iterable[Any]) -> Iterator[None]:
-    """Keep the description in the folder of a network while the network runs."""
-    path, partial = folder / FILE, folder / f".{FILE}"
+    """Keep the description in the folder of the run while the network runs.
+
+    `folder` is that of the network, which is in the folder of the run.
+    """
+    run = next((each for each in folder.parents if (each / OWNER).exists()), folder)
+    path, partial = run / FILE, folder / FILE
     partial.write_text(json.dumps(started(name, topo, switches, time.monotonic_ns())))
     partial.replace(path)  # readers see only complete files
     try:
@@ -27,9 +32,8 @@ def announced(folder: Path, name: str, topo: Topo, switches: Iterable[Any]) -> I
 
 
 def announcement(run: Path) -> str | None:
-    """Return the description of the newest network in the folder of a run, in JSON."""
-    found = {}
-    for path in run.glob(f"*/{FILE}"):
-        with contextlib.suppress(FileNotFoundError):  # the network has just stopped
-            found[path.stat().st_mtime_ns] = path.read_text()
-    return found[max(found)] if found else None
+    """Return the description of the network in the folder of a run, in JSON."""
+    try:
+        return (run / FILE).read_text()
+    except FileNotFoundError:  # no network runs
+        return None

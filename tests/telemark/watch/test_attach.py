@@ -77,15 +77,17 @@ def test_a_run_in_this_process_has_no_namespaces() -> None:
     assert folder not in isolation.running()
 
 
-def test_a_network_is_announced_while_it_runs(tmp_path: Path) -> None:
-    folder = tmp_path / "network"
-    folder.mkdir()
-    assert announcement(tmp_path) is None
-    with announced(folder, "network", Pair(), []):
-        found = json.loads(announcement(tmp_path) or "")
-        assert found == started("network", Pair(), [], found["began_ns"])
-    assert announcement(tmp_path) is None
-    assert [*folder.iterdir()] == []
+def test_a_network_is_announced_while_it_runs() -> None:
+    """The folder of the network may be at any depth in that of the run."""
+    with isolation.run_folder("example") as run:
+        folder = run / "setting" / "network"
+        folder.mkdir(parents=True)
+        assert announcement(run) is None
+        with announced(folder, "network", Pair(), []):
+            found = json.loads(announcement(run) or "")
+            assert found == started("network", Pair(), [], found["began_ns"])
+        assert announcement(run) is None
+        assert [*folder.iterdir()] == []
 
 
 BODY = """
