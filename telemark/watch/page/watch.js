@@ -301,8 +301,8 @@ $("links").addEventListener("keydown", event => {
   next.button.focus();
   next.button.click();
 });
-addEventListener("resize", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+addEventListener("resize", requestDraw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", requestDraw);
 const events = new EventSource("events");
 const on = (kind, handle) => events.addEventListener(kind, event => handle(JSON.parse(event.data)));
 events.addEventListener("open", () => {

@@ -220,14 +220,35 @@ def test_the_slider_shows_an_earlier_time(page: Page, server: tuple[WatchServer,
     assert shown(page) == (0, "network: 2.000 s", "true")
 
 
-def test_keys_step_and_return_to_the_present(page: Page, server: tuple[WatchServer, str]) -> None:
+@pytest.mark.parametrize("focused", ["live", "time"])
+def test_keys_step_and_return_to_the_present(
+    page: Page, server: tuple[WatchServer, str], focused: str
+) -> None:
     scrub(page, server, [1, 2, 3])
+    page.value(f"$('{focused}').focus()")
     queues = []
     for key, code in (("ArrowLeft", 37), ("ArrowLeft", 37), ("ArrowLeft", 37), ("ArrowRight", 39),
                       ("End", 35)):  # fmt: skip
         page.press(key, code)
         queues.append((shown(page)[0], shown(page)[2]))
     assert queues == [(2, "false"), (1, "false"), (1, "false"), (2, "false"), (3, "true")]
+
+
+def test_keys_of_the_table_do_not_change_the_time(
+    page: Page, server: tuple[WatchServer, str]
+) -> None:
+    scrub(page, server, [1, 2, 3])
+    page.value("$('links').closest('.scroll').focus()")
+    page.press("ArrowLeft", 37)
+    assert shown(page)[0] == 3
+
+
+def test_arrow_keys_select_a_link(page: Page, server: tuple[WatchServer, str]) -> None:
+    scrub(page, server, [1])
+    page.value("document.querySelector('#links button[tabindex=\"0\"]').focus()")
+    page.press("ArrowDown", 40)
+    assert page.value("$('selected').textContent") == "s2 to s1"
+    assert page.value("document.activeElement.textContent") == "s2 to s1"
 
 
 def test_the_space_key_pauses_the_run(page: Page, server: tuple[WatchServer, str]) -> None:
