@@ -85,7 +85,7 @@ function setText(cell, value) {
 
 // --- drawing; coordinates are CSS pixels ---
 
-function drawDirection(pen, direction, index, at, rate, fastest) {
+function drawDirection(pen, direction, index, at, rate, fastest, isDense) {
   const [x0, y0] = at(direction.from), [x1, y1] = at(direction.to);
   const length = Math.max(Math.hypot(x1 - x0, y1 - y0), 1);
   const [dx, dy] = [(x1 - x0) / length, (y1 - y0) / length];
@@ -97,6 +97,7 @@ function drawDirection(pen, direction, index, at, rate, fastest) {
   pen.lineWidth = 1 + 4 * Math.min(load, 1);
   pen.strokeStyle = colour(!rate.mbps ? "line" : !(rate.share >= .7) ? "link" : rate.share < .95 ? "focus" : "bad");
   pen.stroke();
+  if (isDense) return;
   const {queued = 0, on_link = 0} = now.directions[index], gone = rate.lost + rate.drops;
   if (queued + on_link) {
     pen.fillStyle = colour("ink");
@@ -114,6 +115,7 @@ function drawScene(rates) {
   const isChain = places.every(place => place[1] === .5);
   const [pen] = clean($("scene"), isChain ? 100 : Math.min(many ? 600 : 340, Math.max(220, width)));
   const height = $("scene").clientHeight;
+  const isDense = width * height < 2000 * network.nodes.length; // no room for names and numbers
   const at = name => {
     const [x, y] = places[network.nodes.findIndex(node => node.name === name)];
     return [MARGIN + x * (width - 2 * MARGIN), MARGIN + y * (height - 2 * MARGIN)];
@@ -121,10 +123,12 @@ function drawScene(rates) {
   const points = new Map(network.nodes.map(node => [node.name, at(node.name)]));
   const fastest = Math.max(1e-9, ...rates.filter(rate => rate.share === null).map(rate => rate.mbps));
   network.directions.forEach((direction, index) =>
-    drawDirection(pen, direction, index, name => points.get(name), rates[index], fastest));
+    drawDirection(pen, direction, index, name => points.get(name), rates[index], fastest, isDense));
   [pen.lineWidth, pen.strokeStyle] = [1, colour("quiet")];
   if (many) pen.font = "9px system-ui, sans-serif";
-  for (const {name, is_switch} of network.nodes) drawNode(pen, name, points.get(name), is_switch, many ? 7 : 13);
+  for (const {name, is_switch} of network.nodes) {
+    drawNode(pen, isDense ? "" : name, points.get(name), is_switch, isDense ? 3 : many ? 7 : 13);
+  }
 }
 
 function drawChart() {

@@ -249,6 +249,8 @@ def test_arrow_keys_select_a_link(page: Page, server: tuple[WatchServer, str]) -
     page.press("ArrowDown", 40)
     assert page.value("$('selected').textContent") == "s2 to s1"
     assert page.value("document.activeElement.textContent") == "s2 to s1"
+    # the focus is visible, although the row is also selected
+    assert page.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 
 def test_the_space_key_pauses_the_run(page: Page, server: tuple[WatchServer, str]) -> None:
@@ -315,3 +317,20 @@ def test_only_visible_rows_of_a_large_network_change(
         page.value("$('links').rows[959].scrollIntoView()")
         page.value(f"new Promise(done => {{ const look = () => {lost}[959] === '7' ? "
                    "done() : requestAnimationFrame(look); look(); })")  # fmt: skip
+
+
+@pytest.mark.parametrize(("width", "is_named"), [(390, False), (1280, True)])
+def test_large_networks_have_names_if_there_is_room(
+    page: Page, capsys: pytest.CaptureFixture[str], width: int, is_named: bool
+) -> None:
+    with WatchServer("example", is_virtual=True) as found:
+        found.publisher.start_network("network", Large(), [], 0)
+        page.open(capsys.readouterr().out.split()[1], width=width)
+        page.value("""(() => {
+          window.texts = new Set();
+          CanvasRenderingContext2D.prototype.fillText = text => { texts.add(text); };
+        })()""")
+        measured = {"time_ns": 1, "directions": [{"bytes": 0}] * 960, "drops": {}}
+        found.publisher.send({"measurement": measured})
+        page.value(SEEN.format(1))
+        assert page.value(f"{DRAWN}.then(() => texts.has('s1'))") is is_named
