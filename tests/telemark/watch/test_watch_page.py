@@ -71,9 +71,11 @@ def show(page: Page, server: tuple[WatchServer, str], **window: Any) -> None:
     page.value(SEEN.format(2 * 10**9))
 
 
-# a promise that is fulfilled when the page has drawn the measurement of this time
+# a promise that is fulfilled when the page has drawn the measurement of this time; in the first
+# frame, the page does not know yet which rows are visible
 SEEN = """new Promise(done => {{
-  const look = () => requestAnimationFrame(now?.time_ns === {} ? () => done() : look);
+  const later = () => requestAnimationFrame(() => requestAnimationFrame(() => done()));
+  const look = () => now?.time_ns === {} ? later() : requestAnimationFrame(look);
   look();
 }})"""
 ROW = f"[...document.querySelectorAll('#links tr')[{S1_TO_S2}].cells].map(cell => cell.textContent)"
