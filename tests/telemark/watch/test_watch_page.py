@@ -196,6 +196,7 @@ def scrub(page: Page, server: tuple[WatchServer, str], times_ns: list[int]) -> N
     for time_ns in times_ns:
         server[0].publisher.send({"measurement": measurement(time_ns, bytes=0, queued=time_ns)})
         page.value(KEPT.format(time_ns))
+    page.value(DRAWN)
 
 
 DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
