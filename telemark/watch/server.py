@@ -95,6 +95,7 @@ class WebServer(ThreadingHTTPServer):
         self.page, self.policy = render(about)
         self.feed = Feed()
         self._speed: float | None = None  # the last speed that a browser selected
+        self._speed_lock = threading.Lock()
         self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
     def verify_request(self, request: object, client_address: object) -> bool:
@@ -112,9 +113,14 @@ class WebServer(ThreadingHTTPServer):
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
-    def set_speed(self, speed: float) -> None:
-        self._speed = speed
-        self.repeat_speed()
+    def set_speed(self, speed: float, *, is_first: bool) -> None:
+        """Set the speed, and send it to all browsers. `is_first`: only if there is no speed yet."""
+        with self._speed_lock:
+            if is_first and self._speed is not None:
+                return
+            self._speed = speed
+            self.feed.publish("speed", f"{speed:g}")
+            self.repeat_speed()
 
     def repeat_speed(self) -> None:
         """Send the speed to the run. Another process of the run may have received the last one."""
@@ -124,7 +130,10 @@ class WebServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request: GET for the page or its events, POST for a speed."""
+    """One request: GET for the page or its events, POST for a speed.
+
+    A page sends its speed when it is opened. Only that of the first page counts.
+    """
 
     server: WebServer
     timeout = REQUEST_S
@@ -141,7 +150,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         name = self._name()
-        if name == "speed" and self.server.is_virtual:
+        if name in ("speed", "first-speed") and self.server.is_virtual:
             try:
                 length = int(self.headers["Content-Length"])
                 speed = float(self.rfile.read(min(max(length, 0), MAX_SPEED_BYTES)))
@@ -150,7 +159,7 @@ class Handler(BaseHTTPRequestHandler):
             except (TypeError, ValueError):
                 self._respond(400, "text/plain", b"speed: expected a number from 0, or inf\n")
                 return
-            self.server.set_speed(speed)
+            self.server.set_speed(speed, is_first=name == "first-speed")
             self._respond(204, "text/plain", b"")
         elif name is not None:
             self._respond(404, "text/plain", b"not found\n")

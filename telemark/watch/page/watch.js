@@ -283,16 +283,21 @@ function showMeasurement(measurement) {
   else requestDraw();
 }
 
-function post() {
+function post(name) {
   if ($("play").hidden) return; // real time
-  fetch("speed", {method: "POST", body: isPaused ? "0" : $("speed").value}).catch(() => {});
+  fetch(name, {method: "POST", body: isPaused ? "0" : $("speed").value}).catch(() => {});
 }
-$("speed").addEventListener("change", post);
-$("play").addEventListener("click", () => {
-  isPaused = !isPaused;
+
+function showPaused(paused) {
+  isPaused = paused;
   $("play").textContent = isPaused ? "Run" : "Pause";
   draw();
-  post();
+}
+
+$("speed").addEventListener("change", () => post("speed"));
+$("play").addEventListener("click", () => {
+  showPaused(!isPaused);
+  post("speed");
 });
 $("live").addEventListener("click", toggleLive);
 $("time").addEventListener("input", () => seek($("time").valueAsNumber));
@@ -311,11 +316,15 @@ const events = new EventSource("events");
 const on = (kind, handle) => events.addEventListener(kind, event => handle(JSON.parse(event.data)));
 events.addEventListener("open", () => {
   isConnected = true;
-  post();
+  post("first-speed");
   draw();
 });
 on("network", showNetwork);
 on("measurement", showMeasurement);
+on("speed", speed => { // of any page
+  if (speed !== "0") $("speed").value = speed;
+  showPaused(speed === "0");
+});
 on("stopped", () => {
   note = ", stopped";
   draw();

@@ -7,6 +7,7 @@ import pytest
 from browser import Page, browser, program
 from mininet.topo import Topo
 from test_page import CONTRAST
+from watching import set_speed
 
 from telemark.watch.measurement import describe
 from telemark.watch.publisher import WatchServer
@@ -235,6 +236,22 @@ def test_keys_step_and_return_to_the_present(
         page.press(key, code)
         queues.append((shown(page)[0], shown(page)[2]))
     assert queues == [(2, "false"), (1, "false"), (1, "false"), (2, "false"), (3, "true")]
+
+
+def test_a_second_page_has_the_speed_of_the_first(
+    page: Page, server: tuple[WatchServer, str]
+) -> None:
+    assert set_speed(server[1], "0.1") == 204
+    assert set_speed(server[1], "0") == 204
+    scrub(page, server, [1])
+    page.value("new Promise(done => { const look = () => isPaused ? done() : "
+               "requestAnimationFrame(look); look(); })")  # fmt: skip
+    assert page.value("$('play').textContent") == "Run"
+    assert server[0]._channel.recv(100) == b"0.1\n0.0\n"
+    assert set_speed(server[1], "10") == 204
+    page.value("new Promise(done => { const look = () => isPaused ? "
+               "requestAnimationFrame(look) : done(); look(); })")  # fmt: skip
+    assert page.value("$('speed').value") == "10"
 
 
 def test_keys_of_the_table_do_not_change_the_time(
