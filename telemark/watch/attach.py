@@ -32,12 +32,11 @@ def run(options: argparse.Namespace) -> int:
     """Serve the page until the run ends. Return the exit status."""
     try:
         folder = find_run(isolation.running(), options.name)
+        with WatchServer(experiment_of(folder), is_virtual=False) as server:
+            follow(folder, server.publisher)
     except TestbedError as error:
         print(f"telemark watch: error: {error}", file=sys.stderr)
         return cli.UNUSABLE
-    try:
-        with WatchServer(experiment_of(folder), is_virtual=False) as server:
-            follow(folder, server.publisher)
     except KeyboardInterrupt:
         return INTERRUPTED
     return cli.PASSED
