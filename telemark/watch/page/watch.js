@@ -66,7 +66,8 @@ function layOut(count, edges) {
 
 // --- values ---
 
-// Values of direction `index`: {mbps, share, lost, drops}, since the last measurement.
+// Values of direction `index`: {mbps, share, lost, drops}, since the last measurement. The counters
+// of a switch that was started again begin at 0.
 function rateOf(index) {
   const after = now.directions[index], before = last?.directions[index];
   const seconds = last ? (now.time_ns - last.time_ns) / 1e9 : 0;
@@ -75,7 +76,8 @@ function rateOf(index) {
   const rate = network.directions[index].rate_bps;
   return {
     mbps, share: rate ? mbps * 1e6 / rate : null,
-    lost: (after.lost - before.lost) || 0, drops: (after.queue_drops - before.queue_drops) || 0,
+    lost: Math.max(after.lost - before.lost, 0) || 0,
+    drops: Math.max(after.queue_drops - before.queue_drops, 0) || 0,
   };
 }
 

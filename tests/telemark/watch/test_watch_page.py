@@ -122,6 +122,15 @@ def test_text_has_contrast(page: Page, server: tuple[WatchServer, str], dark: bo
     assert worst["ratio"] >= 4.5, worst
 
 
+def test_a_switch_that_was_started_again_lost_nothing(
+    page: Page, server: tuple[WatchServer, str]
+) -> None:
+    show(page, server, width=1280)
+    server[0].publisher.send({"measurement": measurement(3 * 10**9, bytes=100, lost=1)})
+    page.value(SEEN.format(3 * 10**9))
+    assert page.value(f"rateOf({S1_TO_S2})") == {"mbps": 0, "share": 0, "lost": 0, "drops": 0}
+
+
 COLOURED = """(name => {
   const [r, g, b] = colour(name).match(/[0-9a-f]{2}/g).map(value => parseInt(value, 16));
   const {data} = $("scene").getContext("2d").getImageData(0, 0, 2000, 2000);
