@@ -9,7 +9,8 @@ const DROPS = {
 const $ = id => document.getElementById(id);
 // `now` is the measurement that the page shows, and `last` the one before it.
 let network = null, places = [], timeline = null, last = null, now = null, isLive = true;
-let chartBegin = 0, chartEnd = 0, isDrawing = false, isConnected = true; // the chart has measurements from begin to end
+let chartBegin = 0, chartEnd = 0; // times of the first and the last measurement in the chart
+let isDrawing = false, isConnected = true;
 let rows = [], switchRows = new Map(), reasons = {}, selected = 0, isPaused = false, note = "";
 
 // --- layout: distances on the canvas approximate the numbers of hops (stress majorization) ---
@@ -185,7 +186,8 @@ const seconds = time_ns => `${(time_ns / 1e9).toFixed(3)} s`;
 
 function updateTimeline() {
   const {latest, kept} = timeline, time = seconds(now.time_ns);
-  setText($("state"), `${network.name}: ${time}${isLive ? "" : ` of ${seconds(latest.time_ns)}`}${note || (isConnected ? isPaused ? ", paused" : "" : ", no connection")}`);
+  const state = note || (!isConnected ? ", no connection" : isPaused ? ", paused" : "");
+  setText($("state"), `${network.name}: ${time}${isLive ? "" : ` of ${seconds(latest.time_ns)}`}${state}`);
   [$("time").min, $("time").max, $("time").value] = [kept[0].time_ns, latest.time_ns, now.time_ns];
   $("time").setAttribute("aria-valuetext", time);
   $("live").setAttribute("aria-pressed", isLive);
