@@ -20,7 +20,7 @@ from typing import Any
 from mininet.topo import Topo
 
 from telemark.watch.display import Display
-from telemark.watch.measurement import describe, measure
+from telemark.watch.measurement import measure, started
 
 UPDATE_S = 0.2  # interval of measurements
 # A measurement may come a little early, because pauses are not exact.
@@ -98,10 +98,11 @@ class Publisher:
 
     def start_network(self, name: str, topo: Topo, switches: Iterable[Any], now_ns: int) -> None:
         """Send the description of a network that has started."""
-        self._network = describe(name, topo)
         self.next_ns, self._due_s = now_ns, 0.0
         self._resumed_s = time.monotonic()
         self._began_ns = 0 if self._is_virtual else now_ns
+        message = started(name, topo, () if self._is_virtual else switches, self._began_ns)
+        self._network = message["network"]
         self._flows, self._traffic = [], []
         numbers = {switch: number for number, switch in enumerate(topo.switches(), start=1)}
         links = {
@@ -111,8 +112,7 @@ class Publisher:
         self.display = Display(
             self.display.descriptor, name, self._began_ns, topo.switches(), links
         )
-        control = {} if self._is_virtual else {s.name: str(s.control_path) for s in switches}
-        self.send({"network": self._network, "control": control, "began_ns": self._began_ns})
+        self.send(message)
 
     def stop_network(self, counters: Mapping[str, Mapping[str, Any]], now_ns: int) -> None:
         """Send that the network has stopped; `counters` are empty if it has failed."""
@@ -175,8 +175,10 @@ class Publisher:
                 left_s = max(self._step_ns / 1e9 / self._speed - since_s, 0.0)
             if not select.select([self._channel], [], [], left_s)[0]:
                 return
-            # the server process sends complete lines, and each of them is short
-            speeds = self._channel.recv(4096).split()
+            speeds = []
+            with contextlib.suppress(ConnectionResetError):  # the server process was killed
+                # the server process sends complete lines, and each of them is short
+                speeds = self._channel.recv(4096).split()
             # without the server process, the run continues
             self._speed = float(speeds[-1]) if speeds else math.inf
             if not speeds:

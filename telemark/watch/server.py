@@ -20,7 +20,7 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from minip4.errors import Minip4Error
 from minip4.runtime.switch.control import call
@@ -35,6 +35,7 @@ ALIVE_S = 15.0  # interval of comments, which reveal that a browser has closed t
 REQUEST_S = 10.0  # maximum time to receive a request or to send a part of a response
 END_S = 1.0  # maximum time to send the last event
 MAX_SPEED_BYTES = 32
+MAX_CONNECTIONS = 64
 
 
 class Feed:
@@ -97,7 +98,7 @@ class Feed:
 
 
 class WebServer(ThreadingHTTPServer):
-    """HTTP server on a socket that already listens."""
+    """HTTP server on a socket that already listens. It has a limited number of connections."""
 
     def __init__(
         self, listener: socket.socket, channel: socket.socket, about: Mapping[str, Any]
@@ -111,10 +112,32 @@ class WebServer(ThreadingHTTPServer):
         self.page, self.policy = render(about)
         self.feed = Feed()
         self._speed: float | None = None  # the last speed that a browser selected
+        self._speed_lock = threading.Lock()
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
-    def set_speed(self, speed: float) -> None:
-        self._speed = speed
-        self.repeat_speed()
+    def verify_request(self, request: object, client_address: object) -> bool:
+        """Return whether there is room for this connection. If not, it is closed."""
+        return self._free.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print no error of a connection, because the terminal belongs to the run."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+    def set_speed(self, speed: float, *, is_first: bool) -> None:
+        """Set the speed, and send it to all browsers. `is_first`: only if there is no speed yet."""
+        with self._speed_lock:
+            if is_first and self._speed is not None:
+                return
+            self._speed = speed
+            self.feed.publish("speed", f"{speed:g}")
+            self.repeat_speed()
 
     def repeat_speed(self) -> None:
         """Send the speed to the run. Another process of the run may have received the last one."""
@@ -124,7 +147,10 @@ class WebServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request: GET for the page or its events, POST for a speed."""
+    """One request: GET for the page or its events, POST for a speed.
+
+    A page sends its speed when it is opened. Only that of the first page counts.
+    """
 
     server: WebServer
     timeout = REQUEST_S
@@ -141,7 +167,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         name = self._name()
-        if name == "speed" and self.server.is_virtual:
+        if name in ("speed", "first-speed") and self.server.is_virtual:
             try:
                 length = int(self.headers["Content-Length"])
                 speed = float(self.rfile.read(min(max(length, 0), MAX_SPEED_BYTES)))
@@ -150,7 +176,7 @@ class Handler(BaseHTTPRequestHandler):
             except (TypeError, ValueError):
                 self._respond(400, "text/plain", b"speed: expected a number from 0, or inf\n")
                 return
-            self.server.set_speed(speed)
+            self.server.set_speed(speed, is_first=name == "first-speed")
             self._respond(204, "text/plain", b"")
         elif name is not None:
             self._respond(404, "text/plain", b"not found\n")
@@ -182,20 +208,21 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
+        # a browser that lost its connection sends the number of the last event that it received
         number, kind = 0, ""
+        with contextlib.suppress(TypeError, ValueError):
+            number = max(int(self.headers["Last-Event-ID"]), 0)
         while kind != "end":
             events = self.server.feed.later(number)
-            for _, kind, data in events:
-                self.wfile.write(f"event: {kind}\ndata: {data}\n\n".encode())
-            if events:
-                number = events[-1][0]
-            else:
+            for number, kind, data in events:
+                self.wfile.write(f"id: {number}\nevent: {kind}\ndata: {data}\n\n".encode())
+            if not events:
                 self.wfile.write(b":\n\n")
 
 
 def render(about: Mapping[str, Any]) -> tuple[str, str]:
     """Return the page and its content security policy."""
-    scripts = (SHARED / "canvas.js", PAGE / "watch.js", PAGE / "measured.js")
+    scripts = (SHARED / "canvas.js", PAGE / "timeline.js", PAGE / "watch.js", PAGE / "measured.js")
     script = "".join(path.read_text() for path in scripts)
     styles = (SHARED / "page.css", PAGE / "watch.css", PAGE / "measured.css")
     style = "".join(path.read_text() for path in styles)
@@ -203,6 +230,7 @@ def render(about: Mapping[str, Any]) -> tuple[str, str]:
         name=text(about["name"]),
         time="virtual time" if about["is_virtual"] else "real time",
         hidden="" if about["is_virtual"] else "hidden",
+        paused="the run" if about["is_virtual"] else "this page",
         style=style,
         script=script,
     )  # fmt: skip
@@ -230,12 +258,13 @@ class Sampler:
         self._thread.join(END_S)
 
     def _run(self) -> None:
-        control = self._message["control"]
+        counters: dict[str, dict[str, Any]] = {}
         while not self._stopped.wait(UPDATE_S):
-            try:
-                counters = {name: call(Path(path), "counters") for name, path in control.items()}
-            except Minip4Error:
-                continue  # a switch has stopped; the run reports it
+            for name, path in self._message["control"].items():
+                with contextlib.suppress(Minip4Error):  # a stopped switch keeps its last counters
+                    counters[name] = call(Path(path), "counters")
+            if self._stopped.is_set():  # a switch responded late
+                return
             now_ns = time.monotonic_ns() - self._message["began_ns"]
             self._feed.publish("measurement", measure(self._message["network"], counters, now_ns))
 
@@ -247,32 +276,45 @@ def read_messages(descriptor: int, feed: Feed) -> None:
             feed.add_message(line)
 
 
+def received(file: BinaryIO) -> Iterator[dict[str, Any]]:
+    """Yield the messages of the run. A message is incomplete if a signal interrupted the run."""
+    with contextlib.suppress(ConnectionResetError):  # the run was killed
+        for line in file:
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue
+            yield message
+
+
 def serve(listener: socket.socket, channel: socket.socket, pipe: int) -> None:
     """Serve the page until the run ends. `pipe` is the descriptor of the pipe of messages."""
-    with channel.makefile("rb") as lines:
-        server = WebServer(listener, channel, json.loads(lines.readline()))
+    with channel.makefile("rb") as file:
+        messages = received(file)
+        about = next(messages, None)
+        if about is None:
+            return
+        server = WebServer(listener, channel, about)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         # a daemon, because a process that is left may still have the pipe
         reader = threading.Thread(target=read_messages, args=(pipe, server.feed), daemon=True)
         reader.start()
         sampler = None
-        with contextlib.suppress(ConnectionResetError):  # the run was killed
-            for line in lines:
-                message = json.loads(line)
-                if "network" in message:
-                    server.feed.publish("network", message["network"])
-                    server.repeat_speed()
-                    if message["control"]:
-                        sampler = Sampler(message, server.feed)
-                elif "stopped" not in message:
-                    for kind, data in message.items():
-                        server.feed.publish(kind, data)
-                else:
-                    if sampler is not None:
-                        sampler.stop()
-                    if message["stopped"] is not None:
-                        server.feed.publish("measurement", message["stopped"])
-                    server.feed.publish("stopped", {})
+        for message in messages:
+            if "network" in message:
+                server.feed.publish("network", message["network"])
+                server.repeat_speed()
+                if message["control"]:
+                    sampler = Sampler(message, server.feed)
+            elif "stopped" not in message:
+                for kind, data in message.items():
+                    server.feed.publish(kind, data)
+            else:
+                if sampler is not None:
+                    sampler.stop()
+                if message["stopped"] is not None:
+                    server.feed.publish("measurement", message["stopped"])
+                server.feed.publish("stopped", {})
     reader.join(END_S)
     server.feed.publish("end", {})
     server.feed.wait_for_readers()

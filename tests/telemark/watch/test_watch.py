@@ -1,6 +1,5 @@
 """--watch: the page's server, its measurements, and a run that is paced and not changed by it."""
 
-import json
 import math
 import re
 import signal
@@ -14,8 +13,8 @@ from typing import Any
 
 import pytest
 from loaded import EXPERIMENTS, Started, StartExperiment
-from mininet.topo import Topo
 from virtual_networks import Pair
+from watching import Lossy, address_of, events, port, set_speed, status_of
 
 from telemark.watch.display import Display
 from telemark.watch.measurement import describe, measure
@@ -54,44 +53,10 @@ SWEEP = DIRECT.replace(
 )
 
 
-def events(url: str) -> Iterator[tuple[str, Any]]:
-    """Return the kinds and data of the events of a page, until the run ends."""
-    with urllib.request.urlopen(url + "events", timeout=60) as response:
-        kind = ""
-        for line in response:
-            word, _, value = line.decode().strip().partition(": ")
-            if word == "event":
-                kind = value
-            elif word == "data":
-                yield kind, json.loads(value)
-
-
 def between(network: dict[str, Any], sender: str, receiver: str) -> int:
     """Return the index of a direction."""
     directions = [(each["from"], each["to"]) for each in network["directions"]]
     return directions.index((sender, receiver))
-
-
-def set_speed(url: str, speed: str) -> int:
-    """Send a speed; return the status of the response."""
-    request = urllib.request.Request(url + "speed", data=speed.encode(), method="POST")
-    return status_of(request)
-
-
-def status_of(request: urllib.request.Request | str) -> int:
-    try:
-        with urllib.request.urlopen(request, timeout=60) as response:
-            return int(response.status)
-    except urllib.error.HTTPError as error:
-        return error.code
-
-
-def address_of(process: Started) -> str:
-    """Return the address that a run prints."""
-    for line in process.stdout:
-        if line.startswith("Watch: "):
-            return line.split()[1]
-    raise AssertionError(process.stderr.read())
 
 
 @pytest.fixture
@@ -157,28 +122,11 @@ def test_real_time_has_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
         assert set_speed(capsys.readouterr().out.split()[1], "1") == 404
 
 
-class Lossy(Topo):
-    """h1 - s1 - s2, with different parameters per direction."""
-
-    def build(self) -> None:
-        s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
-        self.addLink(self.addHost("h1"), s1, rate_bps=1000)
-        self.addLink(s1, s2, params1={"rate_bps": 2000}, params2={"bw": 3})
-
-
 def test_each_direction_has_the_rate_of_its_switch_port() -> None:
     found = describe("name", Lossy())["directions"]
     assert [(each["from"], each["to"], each["rate_bps"]) for each in found] == [
         ("h1", "s1", None), ("s1", "h1", 1000), ("s1", "s2", 2000), ("s2", "s1", 3_000_000),
     ]  # fmt: skip
-
-
-def port(**changes: int) -> dict[str, Any]:
-    link = dict.fromkeys(["sent_packets", "sent_bytes", "delivered_packets", "delivered_bytes",
-                          "lost_packets"], 0)  # fmt: skip
-    names = ("received_bytes", "transmitted_bytes", "enqueued_now", "queue_drops")
-    own = {name: changes.pop(name) for name in names if name in changes}
-    return {**dict.fromkeys(names, 0), **own, "link": {**link, **changes}}
 
 
 def test_measurements_are_from_the_counters_of_switches() -> None:
@@ -202,6 +150,14 @@ def test_measurements_are_from_the_counters_of_switches() -> None:
         ],
         "drops": {"s1": {"ingress_drops": 4, "queue_drops": 5}, "s2": {}},
     }
+
+
+def test_drops_of_bmv2_are_from_the_counters_of_its_panel() -> None:
+    inner = {"258": {**port(), "transmitted_packets": 9, "received_packets": 6}}
+    counters = {"s1": {"engine": {"ingress_drops": 4}, "ports": {"1": port(), "2": port(), **inner},
+                       "other_ports": {}}}  # fmt: skip
+    found = measure(describe("name", Lossy(), "bmv2"), counters, 5)
+    assert found["drops"] == {"s1": {"bmv2_drops": 3}}
 
 
 @pytest.mark.parametrize("body", [DIRECT, SWEEP])
