@@ -47,12 +47,13 @@ function showFlows() {
   updateFlows();
 }
 
-// Packets still in the network are not lost, so the number of lost packets is shown at the end.
+// Shows the counts of the time that the page shows, or those at the end of the traffic. Packets still
+// in the network are not lost, so the number of lost packets is shown at the end.
 function updateFlows() {
   shownFlows.forEach((flow, index) => {
     const {button, cells} = flowRows[index], path = pathOf(flow);
-    const [sent, received] = flow.counts ?? now?.flows?.[index] ?? [];
-    const values = [sent, received, flow.counts ? sent - received : undefined];
+    const running = now?.flows?.[index], [sent, received] = running ?? flow.counts ?? [];
+    const values = [sent, received, flow.counts && !running ? sent - received : undefined];
     values.forEach((value, i) => setText(cells[i], `${value ?? ""}`));
     setText(cells[3], path ? `${path.nodes.join(", ")} (${path.source})` : "");
     button.setAttribute("aria-pressed", flow.key === chosenFlow);
