@@ -47,6 +47,7 @@ from telemark.results.report import Check, Report
 from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep
+from telemark.watch.display import Series
 
 COPIES = (1, 2, 3, 4, 8)
 LOADS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
@@ -149,6 +150,11 @@ async def translated(
             points.append(Point("load", "translator", copies, "plurality", WHOLE, load, "right",
                                 part.stop, right, float(expected)))  # fmt: skip
             wrong += false
+            if run.display is not None:
+                known, _ = answered(Store(model.records), keys[so_far], data[so_far], copies)
+                series = Series("DTA", "keys found", f"Key-Write, copies: {copies}", "keys")
+                now_ns = run.clock.now_ns()
+                run.display.add(series, [(now_ns, right)], [(now_ns, known)])
     (run.folder / FILE).unlink()
     held = Check(f"{name}: bytes of memory that differ from the model, and wrong answers", wrong, 0)
     return points, [held, *checks(name, running.net, options.slots * copies)]

@@ -44,6 +44,7 @@ from telemark.results.report import Check, Report
 from telemark.session import cli
 from telemark.session.run import Run
 from telemark.sweep.runs import sweep
+from telemark.watch.display import Series
 
 CACHES = (64, 256, 1024)  # numbers of rows
 LOADS = (0.1, 0.25, 0.5, 1.0, 2.0)  # number of concurrent flows per row
@@ -151,6 +152,10 @@ async def measure(
             point = await paths(Cache(running, store, cache), load, options.rate)
             points.append(point)
             requests += point.requests
+            if run.display is not None:
+                series = Series("DTA", "paths found", f"Postcarding, rows: {cache}", "paths")
+                now_ns = run.clock.now_ns()
+                run.display.add(series, [(now_ns, point.found)], [(now_ns, point.alone)])
     (run.folder / FILE).unlink()
     held = checks(name, running.net, requests)
     for point in points:

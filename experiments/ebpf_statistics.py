@@ -18,6 +18,7 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 
 import argparse
 import math
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from telemark.results.goodness_of_fit import agreement_check, t_test_p_value
 from telemark.results.report import Check, Report
 from telemark.session import cli
 from telemark.session.run import Run
+from telemark.watch.display import Display, Series
 
 FLOWS = 20_000
 TIMES = (1, 2, 3)  # rarity for k is the fraction of flows that have exactly k packets
@@ -92,7 +94,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.packets = options.packets or (20_000 if options.quick else 60_000)
     options.rounds = max(options.rounds or (5 if options.quick else 11), 5)
     rng = np.random.default_rng(run.seed)
-    measured = [once(number, options, run.seed, rng) for number in range(options.runs)]
+    measured = [once(number, options, run.seed, rng, run.display) for number in range(options.runs)]
     points = [make_point(name, measured) for name in measured[0].errors]
     costs = cost(options, run.seed, rng)
     far = sum(each.far for each in measured) / len(measured) / norms.ROWS
@@ -111,7 +113,8 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def once(
-    number: int, options: argparse.Namespace, seed: int, rng: np.random.Generator
+    number: int, options: argparse.Namespace, seed: int, rng: np.random.Generator,
+    display: Display | None = None,
 ) -> Measured:  # fmt: skip
     """Run one stream through the program in two windows, and return its results."""
     stream = zipf(options.packets, FLOWS, rng)
@@ -124,6 +127,8 @@ def once(
             offer.through(statistics.at_xdp, packets, start)
             windows.append(statistics.flip())
     whole = windows[0] + windows[1]
+    if display is not None:
+        show(display, whole, stream)
     sizes = stream.lengths.tolist()
     variance = exact.variance(sizes)
     inexact = int(whole.totals.bytes != sum(sizes)) + int(
@@ -133,6 +138,19 @@ def once(
         inexact, beyond(whole, stream.lengths), far_rows(whole, stream),
         {**of_sets(windows, stream, half), **of_sample(whole, stream)},
     )  # fmt: skip
+
+
+def show(display: Display, whole: Window, stream: Stream) -> None:
+    """Show counts of one run on the page of --watch."""
+    assert whole.registers is not None
+    now_ns, flows = time.monotonic_ns(), len(exact.counts(stream.numbers))
+    for quantity, unit, measured, true in (
+        ("packets per run", "packets", whole.totals.packets, len(stream.numbers)),
+        ("bytes per run", "bytes", whole.totals.bytes, stream.lengths.sum()),
+        ("distinct flows per run", "flows", whole.registers.estimate, flows),
+    ):
+        series = Series("eBPF", quantity, "XDP", unit)
+        display.add(series, [(now_ns, measured)], [(now_ns, true)])
 
 
 def quartered(packets: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -51,6 +51,7 @@ from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
+from telemark.watch.display import Display
 
 # time range and bin width of the figure and of samples.csv (in burst durations)
 BEFORE, AFTER, BIN = 0.5, 3, 0.1
@@ -85,6 +86,8 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         raise FailedRunError(f"--program {options.program}: no switch sent a report")
     reject_stall(outcome)
     culprit = Culprit.of(seen)
+    if run.display is not None:
+        show_alert(run.display, outcome, culprit)
     return Report(
         samples=make_samples(outcome),
         checks=[
@@ -97,6 +100,18 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         replay=make_replay(outcome) if options.time == "virtual" else None,
         tables=[make_queues_table(outcome), make_flows_table(outcome, culprit)],
     )  # fmt: skip
+
+
+def show_alert(display: Display, outcome: Outcome, culprit: Culprit) -> None:
+    """Show the congested link and the bursting flow, found from reports, on the page of --watch."""
+    names = {flow.port: name for name, flow in outcome.flows.items()}
+    flow = f"flow {names.get(culprit.flow, culprit.flow)}"
+    text = (
+        f"queue from {display.link(culprit.node, culprit.egress)} grew to "
+        f"{culprit.arrived['occupancy'].max()} packets; {flow} increased its rate by "
+        f"{culprit.more_bps[culprit.flow] / 1e6:.3g} Mbit/s"
+    )
+    display.alert("INT", culprit.arrived["time_ns"][0], text)
 
 
 def reject_stall(outcome: Outcome) -> None:

@@ -42,6 +42,7 @@ from experiments.shared.int import on_bmv2
 from experiments.shared.int.clock_offset import check_clocks, make_clocks_table, measure_crossed
 from experiments.shared.int.end_to_end import Accounts, Interval, behind, handed_over, read_accounts
 from experiments.shared.int.limits import measure_limits
+from experiments.shared.int.live import show_queues
 from experiments.shared.int.reports import (
     KeepingCollector,
     Kept,
@@ -196,6 +197,9 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
             async with Traffic(net, [watched, *cross]) as traffic:
                 records = await traffic.finish()
     truth = read_passages(net, watched, PATH, stamped=stamped)
+    if run.display is not None:
+        ends = zip(PATH, [*PATH[1:], watched.destination], truth, strict=True)
+        show_queues(run.display, {f"{near} to {far}": transit for near, far, transit in ends})
     reported, record = reported_by(net, collector.result, PATH, truth[-1]), records[watched.id]
     inside = on_bmv2.read_inside(net, watched, PATH) if clocks else []
     if clocks:

@@ -50,6 +50,7 @@ from experiments.shared.ioam.agreement import (
     check_sequences,
 )
 from experiments.shared.ioam.hosts import FrameKeeper, ReportKeeper
+from experiments.shared.ioam.live import show_truth
 from experiments.shared.ioam.path import (
     KINDS,
     TracedPath,
@@ -164,6 +165,8 @@ async def measure(options: argparse.Namespace, run: Run, mode: str, *, has_linux
         offset_ns=(min(unix_ns, after_ns), max(unix_ns, after_ns)),
         has_tunnel=MODES[mode],
     )
+    if run.display is not None and not has_linux:  # captures do not show queues of Linux
+        show_truth(run.display, path, traced.truth)
     return Outcome(mode, traced, counts, PacketAccounting.from_network(net, {}))
 
 

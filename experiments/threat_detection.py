@@ -45,6 +45,7 @@ from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
+from telemark.watch.display import Display
 
 RUNS, QUICK_RUNS = 10, 2
 CLEAN_WINDOWS, QUICK_CLEAN_WINDOWS = 200, 30
@@ -71,21 +72,25 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
         for number in range(options.runs):
             run.progress.update(f"{NAMES[kind]}, run {number + 1}")
             onset = 2 * STEPS + int(rng.integers(STEPS))
-            detected[kind] = streamed(clean, mixed, WINDOWS, onset, run.seed + number)
+            detected[kind] = streamed(
+                clean, mixed, WINDOWS, onset, run.seed + number, display=run.display
+            )
             rows.append({"run": number, "onset_step": onset, **summary(detected[kind], kind)})
     run.progress.update("clean traffic")
-    quiet = streamed(clean, clean, windows, windows * STEPS, run.seed)
+    quiet = streamed(clean, clean, windows, windows * STEPS, run.seed, display=run.display)
     return report(rows, quiet, detected, options)
 
 
 def streamed(
-    clean: Sequence[bytes], mixed: Sequence[bytes], windows: int, onset: int, seed: int
-) -> StreamResult:
+    clean: Sequence[bytes], mixed: Sequence[bytes], windows: int, onset: int, seed: int, *,
+    display: Display | None = None,
+) -> StreamResult:  # fmt: skip
     """Run a stream on a new veth pair; the run is inconclusive if packets are lost."""
     veth = VethPair()
     try:
         with veth.entered(), ExitStack() as stack:
-            detected = Scene(stack, seed).stream(clean, mixed, windows, onset, WINDOW_S)
+            scene = Scene(stack, seed, display)
+            detected = scene.stream(clean, mixed, windows, onset, WINDOW_S)
     finally:
         veth.close()
     if lost(detected.before[-1]):

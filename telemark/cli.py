@@ -17,6 +17,7 @@ _COMMANDS = {
         "controllers.dta.manager.cli",
         "start, query and stop a DTA system",
     ),
+    "watch": ("telemark.watch.attach", "show a running network in real time on a local web page"),
     "doctor": ("telemark.doctor", "list missing dependencies and the experiments that can run"),
 }
 

@@ -94,6 +94,7 @@ class Network:
         self.rejected: list[RejectedFrames] = []  # frames that hosts rejected
         self.applications: list[RunningApplication] = []
         self.drop_report = run.drop_report
+        self.publisher = run.publisher  # sends data to the page of --watch
         self._run = run
         self._program = program
         self._defines = defines or {}

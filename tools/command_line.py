@@ -100,7 +100,7 @@ def _commands(program: str, commands: dict[str, tuple[str, str]]) -> str:
 
 
 def telemark_commands() -> str:
-    """Return the options of `telemark run`, `dta` and `doctor`."""
+    """Return the options of `telemark run`, `dta`, `watch` and so on."""
     return _commands("telemark", TELEMARK_COMMANDS)
 
 

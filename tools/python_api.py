@@ -13,7 +13,7 @@ SECTIONS = {
     "Traffic and applications": [
         "telemark/traffic/flows.py", "telemark/traffic/tcp.py", "telemark/traffic/patterns.py",
         "telemark/traffic/received.py", "telemark/apps/application.py",
-        "telemark/apps/quic.py",
+        "telemark/apps/quic.py", "telemark/watch/display.py",
     ],
     "Active measurement": [
         "telemark/apps/stamp/*.py", "telemark/apps/icmp.py", "telemark/apps/ipv6.py",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from collectors.int.decoder import Decoded, Decoder, Encoding, Fault
 from collectors.int.index import Index, Limits
+from collectors.int.live import LiveReports
 from collectors.int.native import CHANGE, GAP, Flag, ParseStatus
 from collectors.int.store import Store
 from telemark.apps.application import Application, Host
@@ -67,6 +68,7 @@ class Collector(Application):
         self._host = host
         self._decoder = Decoder(self._encoding)
         self._index = Index(self._limits)
+        self._live = None if host.display is None else LiveReports(host.display)
         if self._stored is not None:
             self._store = Store(*self._stored)
         host.udp(self._port, self.on_datagrams, hold_us=self._hold_us)
@@ -87,6 +89,8 @@ class Collector(Application):
         self._count_drops(part.reports)
         if self._store is not None:
             self._store.add(part)
+        if self._live is not None:
+            self._live.take(part)
 
     def findings(self) -> Findings:
         """Return the current state. Some reports of recent packets may not have arrived yet."""
@@ -102,6 +106,8 @@ class Collector(Application):
     def result(self) -> Any:
         """Return the Findings. Call it at the end of the run."""
         self._index.end(self._host.now_ns())
+        if self._live is not None:
+            self._live.send()
         if self._store is not None:
             self._store.close()
         if self._metrics is not None:

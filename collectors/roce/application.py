@@ -13,9 +13,11 @@ from collectors.roce.region import Region
 from collectors.roce.softnic import BASE, Limits, SoftNic
 from telemark.apps.application import Application, Host
 from telemark.traffic.received import Frames
+from telemark.watch.display import Display, Series
 
 FIRST_QPN, FIRST_RKEY = 0x100, 0x1000
 PATH_MTU = 1024
+SHOW_NS = 50_000_000  # minimum interval of updates on the page of --watch
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class Responder(Application):
             connected = self._nic.connect(domain, writer.peer, transport=writer.transport)
             assert connected == target
             self._regions.append(region)
+        self._display = host.display
+        self._last_ns = self._show_ns = 0
         self._port = host.frames(self.on_frames, hold_us=self._hold_us)
 
     def _region(self, writer: Writer) -> Region:
@@ -100,11 +104,21 @@ class Responder(Application):
         """Execute the requests in the frames, and send the responses."""
         for reply in self._nic.receive(frames):
             self._port.send(reply)
-        last_ns = int(frames.time_ns[-1])
-        self._completions += [(last_ns, each) for each in self._nic.completions()]
+        self._last_ns = int(frames.time_ns[-1])
+        self._completions += [(self._last_ns, each) for each in self._nic.completions()]
+        if self._display is not None and self._last_ns >= self._show_ns:
+            self._show_ns = self._last_ns + SHOW_NS
+            self._show(self._display)
+
+    def _show(self, display: Display) -> None:
+        """Show the number of accepted requests on the page of --watch."""
+        series = Series("RDMA", "requests accepted", self._address, "requests")
+        display.add(series, [(self._last_ns, self._nic.counts().accepted.total())])
 
     def result(self) -> Any:
         """Return the Outcome."""
+        if self._display is not None and self._last_ns:
+            self._show(self._display)
         records = [region.records.copy() for region in self._regions]
         for region in self._regions:
             region.release()  # so that a later collector in this process can claim the file

@@ -331,6 +331,12 @@ class Virtual(Caller):
             result.dscp_changed,
         )
 
+    def flow_counts(self, flow: int) -> tuple[int, int]:
+        """Return how many datagrams a flow has sent and received up to now."""
+        sent, received = u64(), u64()
+        self._library.virtual_flow_counts(self._handle, flow, byref(sent), byref(received))
+        return sent.value, received.value
+
     def remove_flow(self, flow: int) -> None:
         """End a flow and free its port and records."""
         self._library.virtual_remove_flow(self._handle, flow)
@@ -399,6 +405,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "first_malformed": (c_uint32, handle, c_uint32, POINTER(u64), text),
     "add_flow": (c_uint32, handle, POINTER(FlowConfig)),
     "flow_result": (c_bool, handle, c_uint32, POINTER(shared.FlowResult)),
+    "flow_counts": (None, handle, c_uint32, POINTER(u64), POINTER(u64)),
     "remove_flow": (None, handle, c_uint32),
     "send_frames": (c_bool, handle, c_uint32, u64, handle, handle, text),
     "add_tcp": (c_uint32, handle, POINTER(shared.TcpConfig)),

@@ -15,6 +15,7 @@ from telemark.errors import TestbedError
 from telemark.session.error_reporting import user_frames
 from telemark.topology.links import ETHERNET_BYTES, ICMP_BYTES, IPV4_BYTES, UDP_BYTES
 from telemark.traffic.received import Arrivals, Datagrams, Frames, Taken
+from telemark.watch.display import Display
 
 # environment variable that is set in processes of applications, which import the script
 APPLICATION_PROCESS = "TELEMARK_APPLICATION"
@@ -29,6 +30,7 @@ class HostInfo:
     mac: str
     mtu_bytes: int
     neighbours: Mapping[str, str]  # map from IPv4 to MAC address, for all hosts of the network
+    display: Display | None = None  # the page of --watch
 
 
 class Application(ABC):
@@ -176,6 +178,7 @@ class Host(ABC):
         self.name, self.address, self.mac = place.name, place.address, place.mac
         self.mtu_bytes = place.mtu_bytes
         self.neighbours = place.neighbours
+        self.display = place.display  # the page of --watch; None without --watch
         self.sent = self.received = 0  # number of datagrams and frames
         self.receivers: list[Receiver] = []
         self._timers = timers

@@ -12,6 +12,7 @@ from mininet.topo import Topo
 from telemark.accounting.rejected import RejectedFrames
 from telemark.errors import InvalidRunError
 from telemark.programs import Program
+from telemark.watch.display import Display
 from telemark.watch.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ class Settings:
     wires: str  # one of WIRES
     report_progress: Callable[[str], None]
     publisher: Publisher | None = None  # paces virtual time for the page of --watch
+
+    @property
+    def display(self) -> Display | None:
+        """The page of --watch; None without --watch."""
+        return None if self.publisher is None else self.publisher.display
 
 
 @dataclass

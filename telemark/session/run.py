@@ -13,6 +13,7 @@ from telemark.programs import Source
 from telemark.results.provenance import Origin
 from telemark.session.clock import Clock, RealClock
 from telemark.session.progress import Progress
+from telemark.watch.display import Display
 from telemark.watch.publisher import Publisher
 
 
@@ -52,3 +53,8 @@ class Run:
     inconclusive: list[InvalidRunError] = field(default_factory=list)  # why the run is inconclusive
     publisher: Publisher | None = None  # sends measurements to the page of --watch
     metrics: MetricsFolder | None = None  # metrics of collectors for --metrics
+
+    @property
+    def display(self) -> Display | None:
+        """The page of --watch; None without --watch."""
+        return None if self.publisher is None else self.publisher.display

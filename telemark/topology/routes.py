@@ -1,7 +1,11 @@
 """Routes in a topology, for controllers."""
 
 from collections import deque
+from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
+
+from mininet.topo import Topo
 
 
 class Route(NamedTuple):
@@ -42,3 +46,20 @@ def next_hops(
             if distance[name] == distance[node] + 1:
                 found[name] |= found[node]
     return {host: tuple(sorted(found[host])) for host in hosts if host in found}
+
+
+def shortest_paths(topo: Topo, ends: Sequence[tuple[str, str]]) -> list[list[str] | None]:
+    """Return the switches on the shortest path of each pair of hosts; None if there are several."""
+    edges, hosts = topo.links(), topo.hosts()
+
+    @cache
+    def hops(node: str) -> dict[str, tuple[str, ...]]:
+        return next_hops(edges, hosts, node)
+
+    found: list[list[str] | None] = []
+    for source, destination in ends:
+        nodes = [source]
+        while nodes[-1] != destination and len(hops(nodes[-1]).get(destination, ())) == 1:
+            nodes += hops(nodes[-1])[destination]
+        found.append(nodes[1:-1] if nodes[-1] == destination else None)
+    return found

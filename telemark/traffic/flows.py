@@ -3,7 +3,17 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +21,7 @@ from numpy.typing import NDArray
 from minip4.wire.shared import MAX_FRAME
 from telemark.errors import InvalidRunError, TestbedError, note_invalid
 from telemark.topology.links import ETHERNET_BYTES, UDP_BYTES
+from telemark.topology.routes import shortest_paths
 
 if TYPE_CHECKING:
     from telemark.network import Network
@@ -155,6 +166,9 @@ class TrafficDriver(Protocol):
     def begin(self, start_ns: int) -> None:
         """Schedule the start of the traffic."""
 
+    def counts(self, flows: Sequence[int]) -> Mapping[int, tuple[int, int]]:
+        """Return how many packets these flows have sent and received, if this is already known."""
+
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
         """See Traffic.finish()."""
 
@@ -204,6 +218,7 @@ class Traffic(Generic[Record]):
         self._driver = net.backend.traffic_driver(flows, schedules)
         self._requested_ns = None if start_ns is None else int(start_ns)
         self.start_ns = 0  # set on entry
+        self._shown: list[dict[str, Any]] = []  # flows on the page of --watch
 
     async def __aenter__(self) -> "Traffic[Record]":
         try:
@@ -214,6 +229,9 @@ class Traffic(Generic[Record]):
         except BaseException:
             await self._driver.stop()
             raise
+        if self._net.publisher is not None:
+            self._shown = _describe_flows(self._net, self._flows)
+            self._net.publisher.start_flows(self._shown, self._driver.counts)
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -235,6 +253,11 @@ class Traffic(Generic[Record]):
             note_invalid(error)
             records = error.records
         self._net.drop_report.add_flows(self._net.name, records.values())
+        if self._net.publisher is not None:
+            self._net.publisher.end_flows(self._shown, {
+                number: (len(record.sent), len(record.received))
+                for number, record in records.items() if isinstance(record, FlowRecord)
+            })  # fmt: skip
         return cast("dict[int, Record]", records)  # the overloads of __init__ define the type
 
     def _reject_late(self, ready_ns: int) -> None:
@@ -248,6 +271,23 @@ class Traffic(Generic[Record]):
                     f"start_ns, or "
                     f"increase it{self._driver.late_remedy}"
                 )
+
+
+def _describe_flows(net: "Network", flows: Sequence[AnyFlow]) -> list[dict[str, Any]]:
+    """Describe flows for the page of --watch.
+
+    `path` is None if there are several shortest paths.
+    """
+    paths = shortest_paths(net.topo, [(flow.source, flow.destination) for flow in flows])
+    return [
+        {
+            "id": flow.id, "protocol": flow.protocol, "from": flow.source, "to": flow.destination,
+            "endpoints": [net.host(flow.source).IP(), net.host(flow.destination).IP(),
+                          flow.source_port, flow.port],
+            "path": path,
+        }
+        for flow, path in zip(flows, paths, strict=True)
+    ]  # fmt: skip
 
 
 def _check_sizes(flows: Sequence[AnyFlow], mtu_bytes: int) -> None:

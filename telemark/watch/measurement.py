@@ -1,14 +1,28 @@
 """Messages about a running network: its nodes and links, and the counters of its switches."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mininet.topo import Topo
 
+from telemark.backends.real.targets.bmv2_counters import with_inner_counts
 from telemark.topology import links
 
 
-def describe(name: str, topo: Topo) -> dict[str, Any]:
+def started(name: str, topo: Topo, switches: Iterable[Any], began_ns: int) -> dict[str, Any]:
+    """Return the message about a network that has started.
+
+    `switches` are those whose counters the server process reads from their control sockets. The
+    page shows `began_ns` as time 0.
+    """
+    control, target = {}, "minip4"
+    for switch in switches:
+        control[switch.name], target = str(switch.control_path), switch.target
+    network = describe(name, topo, target)
+    return {"network": network, "control": control, "began_ns": began_ns}
+
+
+def describe(name: str, topo: Topo, target: str = "minip4") -> dict[str, Any]:
     """Describe the nodes of a network, and both directions of each link.
 
     Only switches limit the rate of a direction, so directions from hosts have no `rate_bps`.
@@ -26,7 +40,9 @@ def describe(name: str, topo: Topo) -> dict[str, Any]:
                 "rate_bps": properties[near].get("rate_bps") if is_from_switch else None,
             })  # fmt: skip
     nodes_of_net = [{"name": node, "is_switch": topo.isSwitch(node)} for node in topo.nodes()]
-    return {"name": name, "nodes": nodes_of_net, "directions": directions}
+    return {
+        "name": name, "target": target, "nodes": nodes_of_net, "directions": directions,
+    }  # fmt: skip
 
 
 def measure(
@@ -36,14 +52,21 @@ def measure(
 
     `network` is from describe(). `directions` has one object per direction, in the same order.
     """
+    drops = _bmv2_drops if network["target"] == "bmv2" else _engine_drops
     return {
         "time_ns": time_ns,
         "directions": [_direction(each, counters) for each in network["directions"]],
-        "drops": {
-            name: {key: count for key, count in each["engine"].items() if key.endswith("_drops")}
-            for name, each in counters.items()
-        },
+        "drops": {name: drops(each) for name, each in counters.items()},
     }
+
+
+def _engine_drops(counters: Mapping[str, Any]) -> dict[str, int]:
+    return {key: count for key, count in counters["engine"].items() if key.endswith("_drops")}
+
+
+def _bmv2_drops(counters: Mapping[str, Any]) -> dict[str, int]:
+    """Return the frames in bmv2 or dropped by it. The engine is that of the panel."""
+    return {"bmv2_drops": with_inner_counts(counters)["other_ports"]["bmv2"]["drops"]["bmv2"]}
 
 
 def _direction(

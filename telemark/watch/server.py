@@ -2,7 +2,8 @@
 
 The process receives JSON objects, one per line, over the connection from the run (publisher.py). It
 ends with this connection. In the other direction, it sends the speed of virtual time that the user
-selects. In real time, it reads the counters of the switches from their control sockets.
+selects. Collectors and experiments, which may be other processes, use a pipe (display.py). In real
+time, the server process reads the counters of the switches from their control sockets.
 """
 
 import contextlib
@@ -13,11 +14,13 @@ import sys
 import threading
 import time
 from base64 import b64encode
+from collections import deque
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from minip4.errors import Minip4Error
 from minip4.runtime.switch.control import call
@@ -27,28 +30,42 @@ from telemark.watch.publisher import UPDATE_S
 
 PAGE = Path(__file__).parent / "page"
 SHARED = Path(__file__).parents[1] / "results" / "page"  # parts that index.html has, too
+MAX_MESSAGES = 20_000  # of collectors and experiments; the oldest ones are removed
 ALIVE_S = 15.0  # interval of comments, which reveal that a browser has closed the connection
 REQUEST_S = 10.0  # maximum time to receive a request or to send a part of a response
 END_S = 1.0  # maximum time to send the last event
 MAX_SPEED_BYTES = 32
+MAX_CONNECTIONS = 64
 
 
 class Feed:
-    """The last event of each kind. A browser that is slow receives only the last events."""
+    """The last event of each kind, and the messages of collectors and experiments.
+
+    A browser that is slow receives only the last event of each kind.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._number = 0
         self._events: dict[str, tuple[int, str]] = {}
+        self._messages: deque[tuple[int, str, str]] = deque(maxlen=MAX_MESSAGES)
         self._readers = 0
 
     def publish(self, kind: str, data: object) -> None:
-        """Replace the last event of this kind. A new network removes the last measurement."""
+        """Replace the last event of this kind. A new network removes measurement and flows."""
         with self._changed:
             if kind == "network":
                 self._events.pop("measurement", None)
+                self._events.pop("flows", None)
             self._number += 1
             self._events[kind] = self._number, json.dumps(data, separators=(",", ":"))
+            self._changed.notify_all()
+
+    def add_message(self, line: bytes) -> None:
+        """Add a message of a collector or an experiment."""
+        with self._changed:
+            self._number += 1
+            self._messages.append((self._number, "message", line.decode().strip()))
             self._changed.notify_all()
 
     def later(self, number: int) -> list[tuple[int, str, str]]:
@@ -59,6 +76,7 @@ class Feed:
         with self._changed:
             self._changed.wait_for(lambda: self._number > number, ALIVE_S)
             found = [(n, kind, data) for kind, (n, data) in self._events.items() if n > number]
+            found += takewhile(lambda message: message[0] > number, reversed(self._messages))
             return sorted(found)
 
     @contextlib.contextmanager
@@ -80,7 +98,7 @@ class Feed:
 
 
 class WebServer(ThreadingHTTPServer):
-    """HTTP server on a socket that already listens."""
+    """HTTP server on a socket that already listens. It has a limited number of connections."""
 
     def __init__(
         self, listener: socket.socket, channel: socket.socket, about: Mapping[str, Any]
@@ -94,10 +112,32 @@ class WebServer(ThreadingHTTPServer):
         self.page, self.policy = render(about)
         self.feed = Feed()
         self._speed: float | None = None  # the last speed that a browser selected
+        self._speed_lock = threading.Lock()
+        self._free = threading.BoundedSemaphore(MAX_CONNECTIONS)
 
-    def set_speed(self, speed: float) -> None:
-        self._speed = speed
-        self.repeat_speed()
+    def verify_request(self, request: object, client_address: object) -> bool:
+        """Return whether there is room for this connection. If not, it is closed."""
+        return self._free.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print no error of a connection, because the terminal belongs to the run."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+    def set_speed(self, speed: float, *, is_first: bool) -> None:
+        """Set the speed, and send it to all browsers. `is_first`: only if there is no speed yet."""
+        with self._speed_lock:
+            if is_first and self._speed is not None:
+                return
+            self._speed = speed
+            self.feed.publish("speed", f"{speed:g}")
+            self.repeat_speed()
 
     def repeat_speed(self) -> None:
         """Send the speed again, because another process of the run may have received it."""
@@ -107,7 +147,10 @@ class WebServer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request: GET for the page or its events, POST for a speed."""
+    """One request: GET for the page or its events, POST for a speed.
+
+    A page sends its speed when it is opened. Only that of the first page counts.
+    """
 
     server: WebServer
     timeout = REQUEST_S
@@ -124,7 +167,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         name = self._name()
-        if name == "speed" and self.server.is_virtual:
+        if name in ("speed", "first-speed") and self.server.is_virtual:
             try:
                 length = int(self.headers["Content-Length"])
                 speed = float(self.rfile.read(min(max(length, 0), MAX_SPEED_BYTES)))
@@ -133,7 +176,7 @@ class Handler(BaseHTTPRequestHandler):
             except (TypeError, ValueError):
                 self._respond(400, "text/plain", b"speed: expected a number from 0, or inf\n")
                 return
-            self.server.set_speed(speed)
+            self.server.set_speed(speed, is_first=name == "first-speed")
             self._respond(204, "text/plain", b"")
         elif name is not None:
             self._respond(404, "text/plain", b"not found\n")
@@ -165,25 +208,29 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
+        # a browser that lost its connection sends the number of the last event that it received
         number, kind = 0, ""
+        with contextlib.suppress(TypeError, ValueError):
+            number = max(int(self.headers["Last-Event-ID"]), 0)
         while kind != "end":
             events = self.server.feed.later(number)
-            for _, kind, data in events:
-                self.wfile.write(f"event: {kind}\ndata: {data}\n\n".encode())
-            if events:
-                number = events[-1][0]
-            else:
+            for number, kind, data in events:
+                self.wfile.write(f"id: {number}\nevent: {kind}\ndata: {data}\n\n".encode())
+            if not events:
                 self.wfile.write(b":\n\n")
 
 
 def render(about: Mapping[str, Any]) -> tuple[str, str]:
     """Return the page and its content security policy."""
-    script = (SHARED / "canvas.js").read_text() + (PAGE / "watch.js").read_text()
-    style = (SHARED / "page.css").read_text() + (PAGE / "watch.css").read_text()
+    scripts = (SHARED / "canvas.js", PAGE / "timeline.js", PAGE / "watch.js", PAGE / "measured.js")
+    script = "".join(path.read_text() for path in scripts)
+    styles = (SHARED / "page.css", PAGE / "watch.css", PAGE / "measured.css")
+    style = "".join(path.read_text() for path in styles)
     page = (PAGE / "watch.html").read_text().format(
         name=text(about["name"]),
         time="virtual time" if about["is_virtual"] else "real time",
         hidden="" if about["is_virtual"] else "hidden",
+        paused="the run" if about["is_virtual"] else "this page",
         style=style,
         script=script,
     )  # fmt: skip
@@ -211,41 +258,70 @@ class Sampler:
         self._thread.join(END_S)
 
     def _run(self) -> None:
-        control = self._message["control"]
+        counters: dict[str, dict[str, Any]] = {}
         while not self._stopped.wait(UPDATE_S):
-            try:
-                counters = {name: call(Path(path), "counters") for name, path in control.items()}
-            except Minip4Error:
-                continue  # a switch has stopped; the run reports it
+            for name, path in self._message["control"].items():
+                with contextlib.suppress(Minip4Error):  # a stopped switch keeps its last counters
+                    counters[name] = call(Path(path), "counters")
+            if self._stopped.is_set():  # a switch responded late
+                return
             now_ns = time.monotonic_ns() - self._message["began_ns"]
             self._feed.publish("measurement", measure(self._message["network"], counters, now_ns))
 
 
-def serve(listener: socket.socket, channel: socket.socket) -> None:
-    """Serve the page until the run ends."""
-    with channel.makefile("rb") as lines:
-        server = WebServer(listener, channel, json.loads(lines.readline()))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        sampler = None
-        with contextlib.suppress(ConnectionResetError):  # the run was killed
-            for line in lines:
+def read_messages(descriptor: int, feed: Feed) -> None:
+    """Read the messages of collectors and experiments."""
+    with open(descriptor, "rb") as pipe:
+        for line in pipe:
+            feed.add_message(line)
+
+
+def received(file: BinaryIO) -> Iterator[dict[str, Any]]:
+    """Yield the messages of the run. A message is incomplete if a signal interrupted the run."""
+    with contextlib.suppress(ConnectionResetError):  # the run was killed
+        for line in file:
+            try:
                 message = json.loads(line)
-                if "network" in message:
-                    server.feed.publish("network", message["network"])
-                    server.repeat_speed()
-                    if message["control"]:
-                        sampler = Sampler(message, server.feed)
-                elif "measurement" in message:
-                    server.feed.publish("measurement", message["measurement"])
-                else:
-                    if sampler is not None:
-                        sampler.stop()
-                    if message["stopped"] is not None:
-                        server.feed.publish("measurement", message["stopped"])
-                    server.feed.publish("stopped", {})
+            except ValueError:
+                continue
+            yield message
+
+
+def serve(listener: socket.socket, channel: socket.socket, pipe: int) -> None:
+    """Serve the page until the run ends. `pipe` is the descriptor of the pipe of messages."""
+    with channel.makefile("rb") as file:
+        messages = received(file)
+        about = next(messages, None)
+        if about is None:
+            return
+        server = WebServer(listener, channel, about)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        # a daemon, because a process that is left may still have the pipe
+        reader = threading.Thread(target=read_messages, args=(pipe, server.feed), daemon=True)
+        reader.start()
+        sampler = None
+        for message in messages:
+            if "network" in message:
+                server.feed.publish("network", message["network"])
+                server.repeat_speed()
+                if message["control"]:
+                    sampler = Sampler(message, server.feed)
+            elif "stopped" not in message:
+                for kind, data in message.items():
+                    server.feed.publish(kind, data)
+            else:
+                if sampler is not None:
+                    sampler.stop()
+                if message["stopped"] is not None:
+                    server.feed.publish("measurement", message["stopped"])
+                server.feed.publish("stopped", {})
+    reader.join(END_S)
     server.feed.publish("end", {})
     server.feed.wait_for_readers()
 
 
 if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])), socket.socket(fileno=int(sys.argv[2])))
+    serve(
+        socket.socket(fileno=int(sys.argv[1])), socket.socket(fileno=int(sys.argv[2])),
+        int(sys.argv[3]),
+    )  # fmt: skip

@@ -67,6 +67,8 @@ def test_a_collector_finds_the_same_in_real_and_virtual_time(
 class Still:
     """Stand-in for a host. Its time does not advance, and no packet arrives."""
 
+    display = None
+
     def now_ns(self) -> int:
         return 0
 

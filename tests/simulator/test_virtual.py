@@ -37,6 +37,21 @@ def test_delay_is_exact_to_the_nanosecond(payload: int) -> None:
     line.virtual.close()
 
 
+def test_the_counts_of_a_flow_are_known_while_it_runs() -> None:
+    """At 10 us per packet, 3 packets are on a link of 25 us; reading the counts changes nothing."""
+    line = Line({"delay_us": 25})
+    flow = line.flow(1000)
+    line.run(1e-3 + 1e-6)
+    assert line.virtual.flow_counts(flow) == (101, 98)
+    line.run(2e-3 + 1e-6)
+    assert line.virtual.flow_counts(flow) == (201, 198)
+    line.run()
+    assert line.virtual.flow_counts(flow) == (1000, 1000)
+    result = line.virtual.flow_result(flow)
+    assert np.array_equal(result.received["sequence"], np.arange(1000))
+    line.virtual.close()
+
+
 def test_queueing_delay_is_that_of_md1() -> None:
     """The mean wait in a queue with Poisson arrivals is that of M/D/1 (Pollaczek and Khinchine).
 

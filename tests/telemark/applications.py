@@ -207,3 +207,14 @@ class Large(Application):
 
     def result(self) -> int:
         return len(self.data)
+
+
+class Alerting(Application):
+    """Shows its host's name on the page of --watch, at the end."""
+
+    def start(self, host: Host) -> None:
+        self._host = host
+
+    def result(self) -> None:
+        assert self._host.display is not None
+        self._host.display.alert("application", self._host.now_ns(), f"from {self._host.name}")

@@ -16,6 +16,7 @@ from controllers.ampm.schedule import Schedule, guard_us
 from controllers.ampm.watch import Bounds, Hop, LimitError, Method, WatchedFlow, check_limits
 from controllers.connection import connection, cpu_ports
 from controllers.forwarding import forwarding_entries
+from experiments.shared.ampm.live import LiveBlocks
 from experiments.shared.ampm.pulses import blocks_without_one
 from experiments.shared.ampm.stamps import Handling, read_handling, read_inside
 from experiments.shared.ampm.truth import Interval, Truth, read_truths
@@ -300,6 +301,9 @@ async def measure(setting: Setting, run: Run) -> Outcome:
         ) as collector:  # fmt: skip
             await collector.watch()
             clock_errors_us = collector.clock_errors_us
+            live = None
+            if run.display is not None:
+                live = LiveBlocks(run.display, setting.watched, setting.path, schedule)
             first = schedule.block_at(run.clock.now_ns() // 1000 + AHEAD_US) + 1
             blocks = range(first + 1, first + 1 + setting.blocks)
             start_us = schedule.start_us(first) + schedule.block_us // 2
@@ -313,6 +317,8 @@ async def measure(setting: Setting, run: Run) -> Outcome:
                     )
                     for problem in report.problems:
                         run.progress.say(f"{setting.name}: {problem}")
+                    if live is not None:
+                        live.show(report)
                 sent = await traffic.finish()
     if not any(reports[block].complete for block in blocks):
         note_invalid(f"no block could be read: {reports[blocks[0]].problems[0]}")
@@ -323,6 +329,8 @@ async def measure(setting: Setting, run: Run) -> Outcome:
         {**dict.fromkeys(setting.background, Method.PULSE), **setting.watched},
         sent,
     )
+    if live is not None:
+        live.show_truth(truths, range(first, blocks.stop + 1))
     outcome = Outcome(
         blocks=blocks,
         reports=reports,

@@ -18,6 +18,7 @@ from controllers.int.domain import Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
 from experiments.shared.int import on_bmv2
 from experiments.shared.int.end_to_end import Interval
+from experiments.shared.int.live import show_queues
 from experiments.shared.int.reports import KeepingCollector, Kept
 from experiments.shared.int.truth import Queue, SwitchTransit, around, read_queue
 from telemark.accounting.packet_accounting import PacketAccounting
@@ -221,6 +222,8 @@ async def measure(options: argparse.Namespace, scale: Scale, run: Run) -> Outcom
         return read_queue(net, switch, after, stamped=stamped)
 
     pairs = [(number, f"s{number}", f"s{number + 1}") for number in range(1, SWITCHES)]
+    if run.display is not None:
+        show_queues(run.display, {f"{near} to {far}": queue(near, far) for _, near, far in pairs})
     return Outcome(
         flows=flows,
         kept=collector.result,

@@ -1,6 +1,7 @@
 """Applications of hosts: a collector that stores reports, and a receiver that stores frames."""
 
 from collectors.ioam.options import Report
+from experiments.shared.ioam.live import LiveTraces
 from telemark.apps.application import Application, Host
 from telemark.traffic.received import Datagrams, Frames
 
@@ -16,10 +17,13 @@ class ReportKeeper(Application):
 
     def start(self, host: Host) -> None:
         """Listen."""
+        self._live = None if host.display is None else LiveTraces(host.display)
         host.udp(self._port, self._keep, hold_us=HOLD_US)
 
     def _keep(self, datagrams: Datagrams) -> None:
         self._payloads += [each.payload for each in datagrams]
+        if self._live is not None:
+            self._live.take(datagrams)
 
     def result(self) -> list[Report]:
         """Return all reports in order of arrival."""

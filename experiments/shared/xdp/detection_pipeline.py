@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ebpf.datapath.ddos_filter import SOURCE, Filter
+from ebpf.datapath.rules import Rule
 from ebpf.loader import Program, Sent, attach_xdp, live, load
 from ebpf.threats.alerts import Alert, Kind
 from ebpf.threats.detector import Limits, Setting, detecting
@@ -18,6 +20,7 @@ from ebpf.threats.mitigation import Mitigation
 from experiments.shared.xdp.attacks import Label
 from experiments.shared.xdp.veth_setup import DEVICE, PEER
 from telemark.errors import note_invalid
+from telemark.watch.display import Display
 
 PROGRAMS = Path(__file__).parent / "threats.bpf.c"
 PLACES = ("leave", "arrive", "behind")
@@ -57,7 +60,8 @@ class Scene:
     machine. So the delay of an alert and of its rules has a bound, in packets.
     """
 
-    def __init__(self, stack: ExitStack, seed: int) -> None:
+    def __init__(self, stack: ExitStack, seed: int, display: Display | None) -> None:
+        self._display = display
         wholes = {place: stack.enter_context(load(PROGRAMS)) for place in PLACES}
         self.filter = Filter(stack.enter_context(load(SOURCE)))
         self.detector = stack.enter_context(detecting(Setting(LIMITS, seed=seed)))
@@ -109,8 +113,14 @@ class Scene:
     def _act(self, window: int) -> Acted:
         alerts = self.detector.poll()
         reported_ns = time.monotonic_ns()
-        self.mitigation.act(alerts)
-        return Acted(window, alerts, reported_ns, time.monotonic_ns())
+        rules = self.mitigation.act(alerts)
+        acted = Acted(window, alerts, reported_ns, time.monotonic_ns())
+        if self._display is not None:
+            for alert in alerts:
+                self._display.alert("eBPF detector", acted.reported_ns, str(alert))
+            for rule in rules:
+                self._display.alert("eBPF filter", acted.ruled_ns, f"new rule: {_describe(rule)}")
+        return acted
 
     def _send(self, arrive: Callable[[int], Sent], step_s: float) -> None:
         """Send the packets of one step at its rate; return after all of them have arrived."""
@@ -124,6 +134,13 @@ class Scene:
                 break
             dropped = self.filter.counts()["dropped"]
         time.sleep(max(until - time.monotonic(), 0))
+
+
+def _describe(rule: Rule) -> str:
+    """Return the fields that a rule matches, and its action."""
+    values = {each.name: getattr(rule, each.name) for each in fields(rule) if each.name != "action"}
+    matched = (f"{name} {value}" for name, value in values.items() if value is not None)
+    return f"{rule.action.name.lower()} {', '.join(matched)}"
 
 
 def _is_acted(reading: Sequence[Future[Acted]]) -> bool:

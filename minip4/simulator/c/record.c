@@ -130,3 +130,10 @@ bool virtual_flow_result(struct virtual *v, uint32_t number, struct virtual_flow
     out->received = v->flow[number]->received;
     return true;
 }
+
+void virtual_flow_counts(struct virtual *v, uint32_t number, uint64_t *sent, uint64_t *received)
+{
+    virtual_sort(v);
+    *sent = v->source[number].next;
+    *received = v->flow[number]->result.received_count;
+}

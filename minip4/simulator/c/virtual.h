@@ -161,6 +161,9 @@ struct virtual_flow_result {
 /* Get the result of a flow. Returns false if data of the flow were lost because memory was
  * short. */
 bool virtual_flow_result(struct virtual *v, uint32_t flow, struct virtual_flow_result *out);
+/* Get the numbers of datagrams that a flow has sent and received. The receptions that memory was too
+ * short to sort do not count. */
+void virtual_flow_counts(struct virtual *v, uint32_t flow, uint64_t *sent, uint64_t *received);
 /* End a flow and free its port and records. */
 void virtual_remove_flow(struct virtual *v, uint32_t flow);
 

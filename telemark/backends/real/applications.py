@@ -70,11 +70,13 @@ class ApplicationProcess:
             script=None if script is None else str(Path(script).absolute()),
         )
         request = pickle.dumps(task) + pickled(application, str(self.running))
+        shown = () if place.display is None else (place.display.descriptor,)
         with log.open("wb") as file:
             self._process = subprocess.Popen(
                 [*host.enter(), sys.executable, "-m", "telemark.backends.real.application_host"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file,
                 env={**os.environ, APPLICATION_PROCESS: "1"}, start_new_session=True,
+                pass_fds=shown,
             )  # fmt: skip
         try:
             self._request(request, READY)

@@ -322,6 +322,34 @@ def run_folder(name: str) -> Iterator[Path]:
                 shutil.rmtree(folder, onerror=_ignore_missing)
 
 
+def running() -> dict[Path, bool]:
+    """Return the folders of this user's runs, and whether each run has namespaces.
+
+    Runs in real time have namespaces.
+    """
+    base = _base_folder()
+    found = {}
+    with _locked(base):  # so that all owner files are locked and complete
+        for folder in filter(is_running, sorted(base.iterdir())):
+            with contextlib.suppress(OSError):  # the run has just ended
+                namespaces = Path("/proc", (folder / OWNER).read_text().split()[0], "ns")
+                pids = [os.readlink(namespaces / name) for name in ("pid", "pid_for_children")]
+                found[folder] = pids[0] != pids[1]
+    return found
+
+
+def is_running(folder: Path) -> bool:
+    """Return whether the supervisor of a run has the lock on the owner file in its folder."""
+    try:
+        with (folder / OWNER).open() as owner:
+            fcntl.flock(owner, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
 def _ignore_missing(
     _function: object, _path: str, problem: tuple[type[BaseException], BaseException, object]
 ) -> None:

@@ -40,6 +40,7 @@ from telemark.programs import Program, Source, compiled
 from telemark.topology import links
 from telemark.topology.links import ETHERNET_BYTES, SWITCH_MTU, VLAN_TAG_BYTES
 from telemark.traffic.flows import AnyFlow, Schedule
+from telemark.watch.announcement import announced
 
 # maximum number of characters of an interface name (IFNAMSIZ of <linux/if.h> - 1)
 MAX_INTERFACE = 15
@@ -119,6 +120,9 @@ class MininetBackend:
             host.configure(self.hosts)
         for switch in self.switches:
             switch.wait_ready()
+        exit_stack.enter_context(
+            announced(settings.folder, settings.name, settings.topo, self.switches)
+        )
 
     def traffic_driver(
         self, flows: Sequence[AnyFlow], schedules: Mapping[int, Schedule]
@@ -140,7 +144,10 @@ class MininetBackend:
         node = next(node for node in self.hosts if node.name == host)
         log = self._settings.folder / f"{host}-application-{len(self._applications)}.log"
         neighbours = {other.IP(): other.MAC() for other in self.hosts}
-        place = HostInfo(host, node.IP(), node.MAC(), self._settings.mtu_bytes, neighbours)
+        place = HostInfo(
+            host, node.IP(), node.MAC(), self._settings.mtu_bytes, neighbours,
+            self._settings.display,
+        )  # fmt: skip
         process = ApplicationProcess(node, place, application, log)
         self._applications.append(process)
         return process.running

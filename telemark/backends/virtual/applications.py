@@ -20,6 +20,7 @@ from telemark.apps.application import Host as HostOfApplication
 from telemark.apps.headers import PROTOCOL_ICMP, TYPE_IPV4, ipv4_header
 from telemark.errors import TestbedError
 from telemark.traffic.received import Taken
+from telemark.watch.display import Display
 
 if TYPE_CHECKING:
     from telemark.backends.virtual.network import Host
@@ -44,15 +45,21 @@ class Applications:
         # current time, and number of timer calls at the current time
         self._instant_ns = self._calls = 0
 
-    def run(self, host: "Host", application: Application) -> RunningApplication:
+    def run(
+        self, host: "Host", application: Application, display: Display | None
+    ) -> RunningApplication:
         """Start a copy of an application at a host."""
         name = str(RunningApplication(host.name, type(application).__name__))
-        return self.begin(host, pickle.loads(pickled(application, name)))
+        return self.begin(host, pickle.loads(pickled(application, name)), display)
 
-    def begin(self, host: "Host", application: Application) -> RunningApplication:
+    def begin(
+        self, host: "Host", application: Application, display: Display | None = None
+    ) -> RunningApplication:
         """Start the given application itself, not a copy."""
         running = RunningApplication(host.name, type(application).__name__)
-        place = HostInfo(host.name, host.address, host.mac, self._mtu_bytes, self._neighbours)
+        place = HostInfo(
+            host.name, host.address, host.mac, self._mtu_bytes, self._neighbours, display
+        )
         started = VirtualHost(self._virtual, host.node, place, self._timers, running)
         self._hosts.append(started)
         started.start(application)

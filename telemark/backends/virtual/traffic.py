@@ -62,6 +62,13 @@ class VirtualTrafficDriver:
                 raise TestbedError(f"{tcp_flow.source}: {error}") from error
             self._connections[tcp_flow.id] = number
 
+    def counts(self, flows: Sequence[int]) -> Mapping[int, tuple[int, int]]:
+        """See TrafficDriver.counts(). After stop(), no flow is known."""
+        return {
+            flow: self._virtual.flow_counts(self._numbers[flow])
+            for flow in flows if flow in self._numbers
+        }  # fmt: skip
+
     def _spec(self, flow: Flow) -> FlowSpec:
         schedule = self._schedules[flow.id]
         return FlowSpec(

@@ -80,17 +80,7 @@ function drawDots(pen, at) {
 
 function drawNodes(pen, at) {
   const switches = new Set(queues.map(queue => queue.from));
-  for (const name of Object.keys(data.places)) {
-    const [x, y] = at(name);
-    pen.beginPath();
-    if (switches.has(name)) pen.arc(x, y, 13, 0, 7);
-    else pen.rect(x - 11, y - 9, 22, 18);
-    pen.fillStyle = colour("soft");
-    pen.fill();
-    pen.stroke();
-    pen.fillStyle = colour("ink");
-    pen.fillText(name, x, y);
-  }
+  for (const name of Object.keys(data.places)) drawNode(pen, name, at(name), switches.has(name), 13);
 }
 
 function drawBar(pen, [x, y], counts, height) {
@@ -125,13 +115,7 @@ function drawScene() {
 }
 
 function drawChart() {
-  const [pen, width] = clean(chart, 150);
-  const x = time => 34 + (width - 44) * time / data.lasts_us, y = packets => 125 - 110 * packets / most;
-  pen.fillStyle = colour("quiet");
-  for (const packets of [0, most]) {
-    pen.fillText(packets, 16, y(packets));
-    pen.strokeRect(34, y(packets), width - 44, 0);
-  }
+  const {pen, x: xOfPart, y} = startChart(chart, 150, most), x = time => xOfPart(time / data.lasts_us);
   for (let time = data.zero_us % 50000; time <= data.lasts_us; time += 50000) {
     pen.fillText(`${(time - data.zero_us) / 1000} ms`, x(time), 140);
   }
@@ -147,8 +131,7 @@ function drawChart() {
     }
     pen.stroke();
   }
-  pen.fillStyle = colour("focus");
-  pen.fillRect(x(now) - 1, 10, 2, 115);
+  drawCursor(pen, x(now), 150);
 }
 
 function draw() {
@@ -195,8 +178,7 @@ play.addEventListener("click", () => {
 });
 slider.max = data.lasts_us;
 slider.addEventListener("input", () => seek(Number(slider.value)));
-chart.addEventListener("pointerdown", event =>
-  seek(data.lasts_us * (event.offsetX - 34) / (chart.clientWidth - 44)));
+onChartTime(chart, part => seek(data.lasts_us * part));
 addEventListener("resize", draw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 for (const {name, colour: fill} of flows) {

@@ -1,9 +1,17 @@
 // Live view of a run. The server process (server.py) sends the network and its measurements.
 "use strict";
-const HISTORY = 300, MARGIN = 28, DROPS = ["ingress", "egress", "queue", "no_port", "memory"];
+const HISTORY = 300, MARGIN = 28;
+// reasons of drops, per target
+const DROPS = {
+  minip4: {ingress: "ingress", egress: "egress", queue: "queue", no_port: "no port", memory: "memory"},
+  bmv2: {bmv2: "in bmv2, or dropped by it"},
+};
 const $ = id => document.getElementById(id);
-let network = null, places = [], last = null, now = null, history = [];
-let rows = [], switchRows = new Map(), selected = 0, isPaused = false, note = "";
+// `now` is the measurement that the page shows, and `last` the one before it.
+let network = null, places = [], timeline = null, last = null, now = null, isLive = true;
+let chartBegin = 0, chartEnd = 0; // times of the first and the last measurement in the chart
+let isDrawing = false, isConnected = true;
+let rows = [], switchRows = new Map(), reasons = {}, selected = 0, isPaused = false, note = "";
 
 // --- layout: distances on the canvas approximate the numbers of hops (stress majorization) ---
 
@@ -59,7 +67,8 @@ function layOut(count, edges) {
 
 // --- values ---
 
-// Values of direction `index`: {mbps, share, lost, drops}, since the last measurement.
+// Values of direction `index`: {mbps, share, lost, drops}, since the last measurement. The counters
+// of a switch that was started again begin at 0.
 function rateOf(index) {
   const after = now.directions[index], before = last?.directions[index];
   const seconds = last ? (now.time_ns - last.time_ns) / 1e9 : 0;
@@ -68,7 +77,8 @@ function rateOf(index) {
   const rate = network.directions[index].rate_bps;
   return {
     mbps, share: rate ? mbps * 1e6 / rate : null,
-    lost: (after.lost - before.lost) || 0, drops: (after.queue_drops - before.queue_drops) || 0,
+    lost: Math.max(after.lost - before.lost, 0) || 0,
+    drops: Math.max(after.queue_drops - before.queue_drops, 0) || 0,
   };
 }
 
@@ -78,7 +88,7 @@ function setText(cell, value) {
 
 // --- drawing; coordinates are CSS pixels ---
 
-function drawDirection(pen, direction, index, at, rate, fastest) {
+function drawDirection(pen, direction, index, at, rate, fastest, isDense) {
   const [x0, y0] = at(direction.from), [x1, y1] = at(direction.to);
   const length = Math.max(Math.hypot(x1 - x0, y1 - y0), 1);
   const [dx, dy] = [(x1 - x0) / length, (y1 - y0) / length];
@@ -90,6 +100,7 @@ function drawDirection(pen, direction, index, at, rate, fastest) {
   pen.lineWidth = 1 + 4 * Math.min(load, 1);
   pen.strokeStyle = colour(!rate.mbps ? "line" : !(rate.share >= .7) ? "link" : rate.share < .95 ? "focus" : "bad");
   pen.stroke();
+  if (isDense) return;
   const {queued = 0, on_link = 0} = now.directions[index], gone = rate.lost + rate.drops;
   if (queued + on_link) {
     pen.fillStyle = colour("ink");
@@ -107,46 +118,34 @@ function drawScene(rates) {
   const isChain = places.every(place => place[1] === .5);
   const [pen] = clean($("scene"), isChain ? 100 : Math.min(many ? 600 : 340, Math.max(220, width)));
   const height = $("scene").clientHeight;
+  const isDense = width * height < 2000 * network.nodes.length; // no room for names and numbers
   const at = name => {
     const [x, y] = places[network.nodes.findIndex(node => node.name === name)];
     return [MARGIN + x * (width - 2 * MARGIN), MARGIN + y * (height - 2 * MARGIN)];
   };
   const points = new Map(network.nodes.map(node => [node.name, at(node.name)]));
+  drawPath(pen, points);
   const fastest = Math.max(1e-9, ...rates.filter(rate => rate.share === null).map(rate => rate.mbps));
   network.directions.forEach((direction, index) =>
-    drawDirection(pen, direction, index, name => points.get(name), rates[index], fastest));
+    drawDirection(pen, direction, index, name => points.get(name), rates[index], fastest, isDense));
   [pen.lineWidth, pen.strokeStyle] = [1, colour("quiet")];
   if (many) pen.font = "9px system-ui, sans-serif";
   for (const {name, is_switch} of network.nodes) {
-    const [x, y] = points.get(name), size = many ? 7 : 13;
-    const half = Math.max(size, pen.measureText(name).width / 2 + 3);
-    pen.beginPath();
-    if (is_switch) pen.ellipse(x, y, half, size, 0, 0, 7);
-    else pen.rect(x - half, y - .7 * size, 2 * half, 1.4 * size);
-    pen.fillStyle = colour("soft");
-    pen.fill();
-    pen.stroke();
-    pen.fillStyle = colour("ink");
-    pen.fillText(name, x, y);
+    drawNode(pen, isDense ? "" : name, points.get(name), is_switch, isDense ? 3 : many ? 7 : 13);
   }
 }
 
 function drawChart() {
-  const [pen, width] = clean($("chart"), 130);
-  const end = history.at(-1).s, begin = history[0].s;
-  const values = history.map(({s, directions}) => {
+  const shown = timeline.around(now.time_ns, HISTORY);
+  [chartBegin, chartEnd] = [shown[0].time_ns, shown.at(-1).time_ns];
+  const values = shown.map(({time_ns, directions}) => {
     const {queued = 0, on_link = 0} = directions[selected];
-    return [s, queued, queued + on_link];
+    return [chartEnd > chartBegin ? (time_ns - chartBegin) / (chartEnd - chartBegin) : 1, queued, queued + on_link];
   });
   const most = Math.max(1, ...values.map(value => value[2]));
-  const x = s => 44 + (width - 54) * (end > begin ? (s - begin) / (end - begin) : 1), y = packets => 105 - 92 * packets / most;
-  pen.fillStyle = colour("quiet");
-  for (const packets of [0, most]) {
-    pen.fillText(packets, 20, y(packets));
-    pen.strokeRect(44, y(packets), width - 54, 0);
-  }
-  pen.fillText(`${begin.toFixed(3)} s`, 64, 120);
-  pen.fillText(`${end.toFixed(3)} s`, width - 34, 120);
+  const {pen, width, x, y} = startChart($("chart"), 130, most);
+  pen.fillText(seconds(chartBegin), 64, 120);
+  pen.fillText(seconds(chartEnd), width - 34, 120);
   for (const [column, name, label] of [[2, "quiet", "in queue and on link"], [1, "link", "in queue"]]) {
     pen.beginPath();
     for (const value of values) pen.lineTo(x(value[0]), y(value[column]));
@@ -155,22 +154,76 @@ function drawChart() {
     pen.stroke();
     pen.fillText(label, column === 2 ? .62 * width : .35 * width, 120);
   }
+  if (!isLive) drawCursor(pen, x((now.time_ns - chartBegin) / (chartEnd - chartBegin || 1)), 130);
+}
+
+function requestDraw() {
+  if (!isDrawing) requestAnimationFrame(draw);
+  isDrawing = true;
 }
 
 function draw() {
+  isDrawing = false;
   if (!now) return;
   const rates = network.directions.map((_, index) => rateOf(index));
+  updateFlows();
   drawScene(rates);
   drawChart();
-  setText($("state"), `${network.name}: ${(now.time_ns / 1e9).toFixed(3)} s${note || (isPaused ? ", paused" : "")}`);
-  rows.forEach(({cells}, index) => {
+  updateTimeline();
+  rows.forEach(({row, cells}, index) => {
+    if (!visibleRows.has(row)) return;
     const {lost, queued, on_link, queue_drops} = now.directions[index], {mbps, share} = rates[index];
     [mbps.toFixed(mbps < 10 ? 3 : 1), share === null ? "" : `${(100 * share).toFixed(0)} %`,
       lost, queued, on_link, queue_drops].forEach((value, i) => setText(cells[i], `${value ?? ""}`));
   });
-  for (const [name, cells] of switchRows) {
-    DROPS.forEach((reason, i) => setText(cells[i], `${now.drops[name]?.[`${reason}_drops`] ?? ""}`));
+  for (const [name, {row, cells}] of switchRows) {
+    if (!visibleRows.has(row)) continue;
+    Object.keys(reasons).forEach((reason, i) => setText(cells[i], `${now.drops[name]?.[`${reason}_drops`] ?? ""}`));
   }
+}
+
+// --- time: live, or an earlier measurement ---
+
+const seconds = time_ns => `${(time_ns / 1e9).toFixed(3)} s`;
+
+function updateTimeline() {
+  const {latest, kept} = timeline, time = seconds(now.time_ns);
+  const state = note || (!isConnected ? ", no connection" : isPaused ? ", paused" : "");
+  setText($("state"), `${network.name}: ${time}${isLive ? "" : ` of ${seconds(latest.time_ns)}`}${state}`);
+  [$("time").min, $("time").max, $("time").value] = [kept[0].time_ns, latest.time_ns, now.time_ns];
+  $("time").setAttribute("aria-valuetext", time);
+  $("live").setAttribute("aria-pressed", isLive);
+}
+
+// Shows a measurement. The latest one is live.
+function showIndex(index) {
+  const {kept} = timeline, shown = Math.min(Math.max(index, 0), kept.length - 1);
+  isLive = shown === kept.length - 1;
+  [last, now] = [kept[shown - 1], kept[shown]];
+  requestDraw();
+}
+
+const seek = time_ns => now && showIndex(timeline.indexAt(time_ns));
+const step = count => now && showIndex(timeline.indexAt(now.time_ns) + count);
+const goLive = () => now && showIndex(Infinity);
+
+function toggleLive() {
+  if (!isLive) return goLive();
+  isLive = false;
+  requestDraw();
+}
+
+// In virtual time, the run pauses. In real time, only the page does.
+const pause = () => $("play").hidden ? toggleLive() : $("play").click();
+
+const KEYS = {" ": pause, ArrowLeft: () => step(-1), ArrowRight: () => step(1), End: goLive};
+
+function pressKey(event) {
+  const {key, target, altKey, ctrlKey, metaKey} = event;
+  const isUsed = target.matches("select, .scroll, input:not([type=range])") || (key === " " && target.matches("button"));
+  if (!KEYS[key] || isUsed || altKey || ctrlKey || metaKey) return;
+  event.preventDefault();
+  KEYS[key]();
 }
 
 // --- events ---
@@ -183,17 +236,30 @@ function numberCells(row, count) {
   });
 }
 
+// In large networks, most rows are not visible. Updates of all rows would take most of the time.
+const visibleRows = new Set();
+const rowObserver = new IntersectionObserver(entries => {
+  for (const {target, isIntersecting} of entries) visibleRows[isIntersecting ? "add" : "delete"](target);
+  requestDraw();
+}, {rootMargin: "1000px"});
+
+// The tab key reaches only the selected row. The keys up and down select another one.
 function select(index) {
   selected = index;
-  rows.forEach(({button}, i) => button.setAttribute("aria-pressed", i === index));
+  rows.forEach(({button}, i) => {
+    button.setAttribute("aria-pressed", i === index);
+    button.tabIndex = i === index ? 0 : -1;
+  });
   $("selected").textContent = rows[index].button.textContent;
 }
 
 function showNetwork(description) {
   network = description;
-  [last, now, history, note] = [null, null, [], ""];
+  [timeline, last, now, isLive, note] = [new Timeline(network.directions.length), null, null, true, ""];
   const numbers = new Map(network.nodes.map((node, index) => [node.name, index]));
   places = layOut(network.nodes.length, network.directions.map(each => [numbers.get(each.from), numbers.get(each.to)]));
+  rowObserver.disconnect();
+  visibleRows.clear();
   $("links").replaceChildren();
   $("switches").replaceChildren();
   rows = network.directions.map((direction, index) => {
@@ -201,12 +267,16 @@ function showNetwork(description) {
     button.textContent = `${direction.from} to ${direction.to}`;
     button.addEventListener("click", () => { select(index); draw(); });
     row.insertCell().append(button);
-    return {button, cells: numberCells(row, 6)};
+    rowObserver.observe(row);
+    return {row, button, cells: numberCells(row, 6)};
   });
+  reasons = DROPS[network.target];
+  $("reasons").innerHTML = `<tr><th>switch${Object.values(reasons).map(text => `<th class="number">${text}`).join("")}`;
   switchRows = new Map(network.nodes.filter(node => node.is_switch).map(({name}) => {
     const row = $("switches").insertRow();
     row.insertCell().textContent = name;
-    return [name, numberCells(row, DROPS.length)];
+    rowObserver.observe(row);
+    return [name, {row, cells: numberCells(row, Object.keys(reasons).length)}];
   }));
   const isSwitch = name => network.nodes[numbers.get(name)].is_switch;
   select(Math.max(0, network.directions.findIndex(each => isSwitch(each.from) && isSwitch(each.to))));
@@ -214,39 +284,65 @@ function showNetwork(description) {
 }
 
 function showMeasurement(measurement) {
-  [last, now] = [now, measurement];
-  history.push({s: now.time_ns / 1e9, directions: now.directions});
-  if (history.length > HISTORY) history.shift();
-  requestAnimationFrame(draw);
+  timeline.add(measurement);
+  if (isLive) showIndex(Infinity);
+  else requestDraw();
 }
 
-function post() {
-  if ($("controls").hidden) return; // real time
-  fetch("speed", {method: "POST", body: isPaused ? "0" : $("speed").value}).catch(() => {});
+function post(name) {
+  if ($("play").hidden) return; // real time
+  fetch(name, {method: "POST", body: isPaused ? "0" : $("speed").value}).catch(() => {});
 }
-$("speed").addEventListener("change", post);
-$("play").addEventListener("click", () => {
-  isPaused = !isPaused;
+
+function showPaused(paused) {
+  isPaused = paused;
   $("play").textContent = isPaused ? "Run" : "Pause";
   draw();
-  post();
+}
+
+$("speed").addEventListener("change", () => post("speed"));
+$("play").addEventListener("click", () => {
+  showPaused(!isPaused);
+  post("speed");
 });
-addEventListener("resize", draw);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+$("live").addEventListener("click", toggleLive);
+$("time").addEventListener("input", () => seek($("time").valueAsNumber));
+onChartTime($("chart"), part => seek(chartBegin + part * (chartEnd - chartBegin)));
+addEventListener("keydown", pressKey);
+$("links").addEventListener("keydown", event => {
+  const next = rows[selected + {ArrowUp: -1, ArrowDown: 1}[event.key]];
+  if (!next) return;
+  event.preventDefault();
+  next.button.focus();
+  next.button.click();
+});
+addEventListener("resize", requestDraw);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", requestDraw);
 const events = new EventSource("events");
 const on = (kind, handle) => events.addEventListener(kind, event => handle(JSON.parse(event.data)));
-events.addEventListener("open", post);
+events.addEventListener("open", () => {
+  isConnected = true;
+  post("first-speed");
+  draw();
+});
 on("network", showNetwork);
 on("measurement", showMeasurement);
+on("speed", speed => { // of any page
+  if (speed !== "0") $("speed").value = speed;
+  showPaused(speed === "0");
+});
 on("stopped", () => {
   note = ", stopped";
   draw();
 });
-const end = () => {
+on("end", () => {
   events.close();
   if (!note) setText($("state"), "The run has ended");
   note = ", the run has ended";
   draw();
-};
-on("end", end);
-events.addEventListener("error", end);
+});
+events.addEventListener("error", () => { // the browser connects again, and continues after the last event
+  isConnected = false;
+  setText($("state"), "No connection to the run");
+  draw();
+});

@@ -1,6 +1,5 @@
 """--watch: the page's server, its measurements, and a run that is paced and not changed by it."""
 
-import json
 import math
 import re
 import signal
@@ -13,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from loaded import Started, StartExperiment
-from mininet.topo import Topo
+from loaded import EXPERIMENTS, Started, StartExperiment
 from virtual_networks import Pair
+from watching import Lossy, address_of, events, port, set_speed, status_of
 
+from telemark.watch.display import Display
 from telemark.watch.measurement import describe, measure
 from telemark.watch.publisher import Publisher, WatchServer
 
@@ -53,44 +53,10 @@ SWEEP = DIRECT.replace(
 )
 
 
-def events(url: str) -> Iterator[tuple[str, Any]]:
-    """Return the kinds and data of the events of a page, until the run ends."""
-    with urllib.request.urlopen(url + "events", timeout=60) as response:
-        kind = ""
-        for line in response:
-            word, _, value = line.decode().strip().partition(": ")
-            if word == "event":
-                kind = value
-            elif word == "data":
-                yield kind, json.loads(value)
-
-
 def between(network: dict[str, Any], sender: str, receiver: str) -> int:
     """Return the index of a direction."""
     directions = [(each["from"], each["to"]) for each in network["directions"]]
     return directions.index((sender, receiver))
-
-
-def set_speed(url: str, speed: str) -> int:
-    """Send a speed; return the status of the response."""
-    request = urllib.request.Request(url + "speed", data=speed.encode(), method="POST")
-    return status_of(request)
-
-
-def status_of(request: urllib.request.Request | str) -> int:
-    try:
-        with urllib.request.urlopen(request, timeout=60) as response:
-            return int(response.status)
-    except urllib.error.HTTPError as error:
-        return error.code
-
-
-def address_of(process: Started) -> str:
-    """Return the address that a run prints."""
-    for line in process.stdout:
-        if line.startswith("Watch: "):
-            return line.split()[1]
-    raise AssertionError(process.stderr.read())
 
 
 @pytest.fixture
@@ -133,18 +99,27 @@ def test_a_new_browser_does_not_get_measurements_of_an_earlier_network(
     assert (kind, data["name"]) == ("network", "second")
 
 
+def test_all_messages_before_the_end_arrive(server: tuple[WatchServer, str]) -> None:
+    seen = events(server[1])
+    server[0].publisher.start_network("name", Pair(), [], 0)
+    assert next(seen)[0] == "network"
+    for number in range(500):
+        server[0].publisher.display.alert("source", number, "text")
+    server[0].__exit__()
+    found = [*seen]
+    assert [kind for kind, _ in found] == ["message"] * 500 + ["end"]
+
+
+def test_a_server_ends_although_a_process_still_has_the_pipe(
+    server: tuple[WatchServer, str],
+) -> None:
+    server[0]._channel.shutdown(socket.SHUT_WR)
+    assert server[0]._process.wait(60) == 0
+
+
 def test_real_time_has_no_speed(capsys: pytest.CaptureFixture[str]) -> None:
     with WatchServer("name", is_virtual=False):
         assert set_speed(capsys.readouterr().out.split()[1], "1") == 404
-
-
-class Lossy(Topo):
-    """h1 - s1 - s2, with different parameters per direction."""
-
-    def build(self) -> None:
-        s1, s2 = self.addSwitch("s1"), self.addSwitch("s2")
-        self.addLink(self.addHost("h1"), s1, rate_bps=1000)
-        self.addLink(s1, s2, params1={"rate_bps": 2000}, params2={"bw": 3})
 
 
 def test_each_direction_has_the_rate_of_its_switch_port() -> None:
@@ -152,14 +127,6 @@ def test_each_direction_has_the_rate_of_its_switch_port() -> None:
     assert [(each["from"], each["to"], each["rate_bps"]) for each in found] == [
         ("h1", "s1", None), ("s1", "h1", 1000), ("s1", "s2", 2000), ("s2", "s1", 3_000_000),
     ]  # fmt: skip
-
-
-def port(**changes: int) -> dict[str, Any]:
-    link = dict.fromkeys(["sent_packets", "sent_bytes", "delivered_packets", "delivered_bytes",
-                          "lost_packets"], 0)  # fmt: skip
-    names = ("received_bytes", "transmitted_bytes", "enqueued_now", "queue_drops")
-    own = {name: changes.pop(name) for name in names if name in changes}
-    return {**dict.fromkeys(names, 0), **own, "link": {**link, **changes}}
 
 
 def test_measurements_are_from_the_counters_of_switches() -> None:
@@ -183,6 +150,14 @@ def test_measurements_are_from_the_counters_of_switches() -> None:
         ],
         "drops": {"s1": {"ingress_drops": 4, "queue_drops": 5}, "s2": {}},
     }
+
+
+def test_drops_of_bmv2_are_from_the_counters_of_its_panel() -> None:
+    inner = {"258": {**port(), "transmitted_packets": 9, "received_packets": 6}}
+    counters = {"s1": {"engine": {"ingress_drops": 4}, "ports": {"1": port(), "2": port(), **inner},
+                       "other_ports": {}}}  # fmt: skip
+    found = measure(describe("name", Lossy(), "bmv2"), counters, 5)
+    assert found["drops"] == {"s1": {"bmv2_drops": 3}}
 
 
 @pytest.mark.parametrize("body", [DIRECT, SWEEP])
@@ -215,7 +190,7 @@ def test_a_run_in_virtual_time_waits_for_its_page(start_experiment: StartExperim
     url = address_of(process)
     seen = events(url)
     assert next(seen)[0] == "network"
-    kind, data = next(seen)
+    kind, data = next(each for each in seen if each[0] != "flows")
     assert (kind, data["time_ns"]) == ("measurement", 1_000_000_000)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.5)
@@ -274,7 +249,7 @@ def pace(publisher: Publisher, read: Callable[[], Any], turns: int) -> list[int]
 def test_virtual_time_has_the_selected_speed(clock: Clock, speed: float) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        publisher = Publisher(ours, is_virtual=True)
+        publisher = Publisher(ours, Display(-1), is_virtual=True)
         publisher._speed = speed
         publisher.start_network("name", Pair(), [], 0)
         pace(publisher, dict, 40)
@@ -289,7 +264,7 @@ def test_virtual_time_has_the_selected_speed(clock: Clock, speed: float) -> None
 def test_without_its_server_a_run_continues() -> None:
     ours, theirs = socket.socketpair()
     with ours:
-        publisher = Publisher(ours, is_virtual=True)
+        publisher = Publisher(ours, Display(-1), is_virtual=True)
         theirs.close()
         publisher.start_network("name", Pair(), [], 0)
         pace(publisher, dict, 3)
@@ -320,3 +295,114 @@ def test_a_run_in_real_time_is_watched_and_leaves_nothing(
     assert process.communicate()[1] == "\nexample: interrupted\n"
     with pytest.raises(urllib.error.URLError, match="refused"):
         urllib.request.urlopen(url)
+
+
+WATCHED = """
+from applications import Alerting
+from telemark.watch.display import Series
+
+async def shown(count, run):
+    with Network(Pair(), run, program=str(WIRE)) as net:
+        net.run_application("h2", Alerting())
+        flows = [Flow(7, "h1", "h2", rate_pps=1000, count=count)]
+        async with Traffic(net, flows) as traffic:
+            records = await traffic.finish()
+    series = Series("script", "quantity", "h2", "packets")
+    run.display.add(series, [(run.clock.now_ns(), 1)], [(run.clock.now_ns(), 2)])
+    return [len(records[7].received)]
+"""
+BODY = """
+(received,) = await shown(500, run)
+return Report([{"received": received}], [Check("received", received, 500)])
+"""
+
+
+@pytest.mark.parametrize("time", ["virtual", "real"])
+def test_flows_applications_and_the_script_are_shown(
+    start_experiment: StartExperiment, time: str
+) -> None:
+    process = start_experiment(BODY, "--time", time, "--watch", head=HEAD + WATCHED)
+    url = address_of(process)
+    seen = events(url)
+    found: list[tuple[str, Any]] = []
+    if time == "virtual":
+        found.append(next(seen))
+        assert set_speed(url, "1") == 204
+    found += seen
+    assert process.communicate()[1] == ""
+    flows = [data for kind, data in found if kind == "flows"]
+    assert flows[-1] == [{
+        "id": 7, "protocol": "UDP", "from": "h1", "to": "h2",
+        "endpoints": ["10.0.0.1", "10.0.0.2", 49159, 5007], "path": ["s1", "s2"],
+        "counts": [500, 500],
+    }]  # fmt: skip
+    messages = [data for kind, data in found if kind == "message"]
+    assert [each["alert"][1:] for each in messages if "alert" in each] == [
+        ["application", "from h2"]
+    ]
+    assert [each["series"] for each in messages if "series" in each] == [
+        ["script", "quantity", "h2", "packets"]
+    ]
+    assert all(0 <= each["alert"][0] < 60 for each in messages if "alert" in each)
+    if time == "virtual":
+        measured = [data for kind, data in found if kind == "measurement" and data.get("flows")]
+        counts = [each["flows"][0] for each in measured if each["flows"][0]]
+        assert any(0 < received <= sent < 500 for sent, received in counts)
+
+
+EXPERIMENT_OPTIONS = {
+    "ampm_loss": ("--quick", "--loss", "5", "--method", "step"),
+    "int_path": ("--packets", "60"),
+    "int_microburst": ("--before", "0.2"),
+    "ioam_path": ("--packets", "60"),
+    "dta_keywrite": ("--quick", "--slots", "256", "--model-slots", "256"),
+    "dta_postcarding": ("--quick", "--flows", "20"),
+}
+
+
+@pytest.fixture(scope="module", params=EXPERIMENT_OPTIONS)
+def watched(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path, list[dict[str, Any]]]:
+    """Name and results of an experiment with --watch, and what it and its collectors sent."""
+    folder = tmp_path_factory.mktemp("watched")
+    virtual = ("--time", "virtual", "--watch", "--out", str(folder))
+    name: str = request.param
+    process = Started(EXPERIMENTS / f"{name}.py", *virtual, *EXPERIMENT_OPTIONS[name])
+    url = address_of(process)
+    assert set_speed(url, "inf") == 204
+    messages = [data for kind, data in events(url) if kind == "message"]
+    assert process.communicate()[1] == ""
+    return name, folder, messages
+
+
+Watched = tuple[str, Path, list[dict[str, Any]]]
+
+
+def test_watching_does_not_change_an_experiment(watched: Watched, tmp_path: Path) -> None:
+    name, folder, _ = watched
+    virtual = ("--time", "virtual", "--out", str(tmp_path))
+    done = Started(EXPERIMENTS / f"{name}.py", *virtual, *EXPERIMENT_OPTIONS[name])
+    assert done.communicate()[1] == ""
+    plain, changed = (each / "samples.csv" for each in (tmp_path, folder))
+    assert changed.read_bytes() == plain.read_bytes()
+
+
+def test_measured_values_agree_with_ground_truth(watched: Watched) -> None:
+    _, _, messages = watched
+    found: dict[tuple[str, ...], tuple[list[Any], list[Any]]] = {}
+    for message in messages:
+        if "series" in message:
+            network, (source, quantity, where, _) = message["network"], message["series"]
+            measured, true = found.setdefault((network, source, quantity, where), ([], []))
+            measured += message["points"]
+            true += message["truth"]
+    known = {key: values for key, values in found.items() if values[1]}
+    assert known
+    for (_, source, quantity, _), (measured, true) in known.items():
+        assert measured
+        if source == "INT":  # an interval may be divided
+            assert max(value for _, value in measured) == max(value for _, value in true)
+        elif quantity != "mean delay per block":  # inexact if packets are lost
+            for time, value in measured:
+                assert min(true, key=lambda point: abs(point[0] - time))[1] == value

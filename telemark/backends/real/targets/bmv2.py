@@ -19,14 +19,13 @@ from typing import Any
 from telemark.backends.real.bmv2_thrift.bindings import PROGRAM
 from telemark.backends.real.bmv2_thrift.client import Thrift, ThriftCalls
 from telemark.backends.real.scheduling import raise_priority
+from telemark.backends.real.targets.bmv2_counters import PANEL_PORTS, with_inner_counts
 from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings, describe_exit
 from telemark.errors import TestbedError
 from telemark.programs import Program
-from telemark.topology.checks import PORTS
 from telemark.topology.links import ETHERNET_BYTES, SWITCH_MTU
 
 PANEL = Path(__file__).with_name("panel.p4")
-PANEL_PORTS = PORTS["bmv2"]  # number of the panel's first port towards bmv2
 THRIFT_BASE_PORT = 9090  # like GRPC_BASE_PORT, runs can use the same ports
 START_S = 20.0
 # QUEUE_DEPTH is the depth of bmv2's queues at ports without a rate; USUAL_DEPTH is bmv2's default.
@@ -42,6 +41,7 @@ KERNEL_QUEUE_BYTES = 1 << 24
 class Bmv2Switch(Minip4Switch):
     """simple_switch_grpc process behind a panel; it runs the same JSON as minip4."""
 
+    target = "bmv2"
     clock_offset_us = None  # unknown: bmv2's clock starts with its process
     thrift: Thrift
     clock_error_us = 2000  # maximum: half of a readout's round-trip time on a loaded machine
@@ -217,22 +217,6 @@ def limit_rate(interface: str, rate_bps: int) -> None:
     burst_bytes = SWITCH_MTU + ETHERNET_BYTES  # tbf never sends longer frames
     _run(f"tc qdisc add dev {interface} root tbf rate {rate_bps}bit burst {burst_bytes} "
          f"limit {KERNEL_QUEUE_BYTES}")  # fmt: skip
-
-
-def with_inner_counts(counters: dict[str, Any]) -> dict[str, Any]:
-    """Add the entry `inner` to the panel's counters: numbers of frames that entered and left bmv2.
-
-    Frames that entered bmv2 but did not leave it are counted as drops at a port called bmv2.
-    """
-    inner = [port for number, port in counters["ports"].items() if int(number) >= PANEL_PORTS]
-    into, out = (sum(port[counter] for port in inner)
-                 for counter in ("transmitted_packets", "received_packets"))  # fmt: skip
-    drops = {"bmv2": {"drops": {"bmv2": max(into - out, 0)}}}
-    return {
-        **counters,
-        "inner": {"into": into, "out": out},
-        "other_ports": {**counters["other_ports"], **drops},
-    }
 
 
 def _run(command: str) -> None:

@@ -49,6 +49,7 @@ class Minip4Switch(Shell, Switch):
     wait_ready().
     """
 
+    target = "minip4"
     # time of the common clock minus time of the switch's clock; None: unknown
     clock_offset_us: int | None = 0
     clock_error_us: float = 0  # maximum error of clock_offset_us

@@ -15,7 +15,8 @@ from loaded import StartExperiment
 
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
-from telemark.backends.real.targets.bmv2 import PANEL, PROGRAM, Bmv2Switch, with_inner_counts
+from telemark.backends.real.targets.bmv2 import PANEL, PROGRAM, Bmv2Switch
+from telemark.backends.real.targets.bmv2_counters import with_inner_counts
 from telemark.backends.virtual.clock import VirtualClock
 from telemark.network import Network
 from telemark.session.run import Run
