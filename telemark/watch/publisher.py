@@ -28,6 +28,7 @@ EARLY = 0.75
 MAX_SHARE = 0.02  # maximum share of the run's time for measurements in virtual time
 # In virtual time, the network stops in steps that take about STEP_S. So it reacts to the user.
 STEP_S = 0.05
+EXIT_S = 10.0  # maximum time until the server process ends
 MIN_STEP_NS, MAX_STEP_NS = 1_000, 1_000_000_000
 MAX_FLOWS = 200  # maximum number of flows that the page shows, per network
 
@@ -76,6 +77,9 @@ class WatchServer:
         self._pipe.close()
         with contextlib.suppress(OSError):
             self._channel.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(EXIT_S)
+        self._process.kill()
         self._process.wait()
         self._channel.close()
 

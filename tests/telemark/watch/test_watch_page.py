@@ -257,7 +257,8 @@ def test_a_second_page_has_the_speed_of_the_first(
     page.value("new Promise(done => { const look = () => isPaused ? done() : "
                "requestAnimationFrame(look); look(); })")  # fmt: skip
     assert page.value("$('play').textContent") == "Run"
-    assert server[0]._channel.recv(100) == b"0.1\n0.0\n"
+    # a network that starts in between repeats the first speed
+    assert [*dict.fromkeys(server[0]._channel.recv(100).split())] == [b"0.1", b"0.0"]
     assert set_speed(server[1], "10") == 204
     page.value("new Promise(done => { const look = () => isPaused ? "
                "requestAnimationFrame(look) : done(); look(); })")  # fmt: skip
