@@ -100,6 +100,9 @@ def test_the_page_shows_drops_of_bmv2(page: Page, capsys: pytest.CaptureFixture[
         drops = {"s1": {"bmv2_drops": 3}, "s2": {"bmv2_drops": 0}}
         found.publisher.send({"measurement": measurement(1) | {"drops": drops}})
         page.value(SEEN.format(1))
+        # the page fills the rows in the frame after it knows which ones are visible
+        page.value("new Promise(done => { const look = () => $('switches').innerText.includes('3')"
+                   " ? done() : requestAnimationFrame(look); look(); })")  # fmt: skip
         table = "$('switches').parentElement.innerText.split(/\\s*\\n/)"
         assert page.value(table) == ["switch\tin bmv2, or dropped by it", "s1\t3", "s2\t0"]
 
