@@ -53,7 +53,17 @@ class _ShowVersion(argparse.Action):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; return its exit status, or 2 for a usage or environment error."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    args = parse(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return int(args.run(args))
+    except Minip4Error as error:
+        place = "" if error.has_place else f"minip4 {args.command}: error: "
+        print(f"{place}{error}", file=sys.stderr)
+        return 2
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the arguments; `run` of the result runs the subcommand. Exits on errors."""
     parser = _Parser(prog="minip4", description="A P4 software switch.")
     parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
@@ -68,13 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = ["--Wdisable=" if a == "--Wdisable" else a for a in arguments]
     if "--" in arguments and arguments[0] in ("switch", "run"):
         arguments.remove("--")  # simple_switch_grpc needs it before options of P4Runtime
-    args = parser.parse_args(arguments)
-    try:
-        return int(args.run(args))
-    except Minip4Error as error:
-        place = "" if error.has_place else f"minip4 {args.command}: error: "
-        print(f"{place}{error}", file=sys.stderr)
-        return 2
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,6 @@ from benchmarks.speed.shared.switch_chain import (
     tool,
 )
 from benchmarks.speed.shared.tcp import gbps
-from telemark.backends.real.isolation import memory_folder
 from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
@@ -131,10 +130,7 @@ class Benchmark:
             with self.chain(kind, 3, ANY_CORE) as chain:
                 add(CHAIN, "kpps", kind, self._best(chain, CHAIN_PACES, TRAIN))
         show("64 B through three of minip4 over memory links")
-        with (
-            memory_folder(self.run.folder) as memory,
-            self.chain(MINIP4, 3, ANY_CORE, memory) as chain,
-        ):
+        with self.chain(MINIP4, 3, ANY_CORE, memory=True) as chain:
             add(MEMORY_CHAIN, "kpps", MINIP4, self._best(chain, CHAIN_PACES, TRAIN))
         for kind in (NO_SWITCH, MINIP4, *self.bmv2):
             show(f"TCP through {kind}")
@@ -168,7 +164,7 @@ class Benchmark:
 
     @contextmanager
     def chain(
-        self, kind: str, count: int, core: int = SWITCH_CORE, memory: Path | None = None
+        self, kind: str, count: int, core: int = SWITCH_CORE, *, memory: bool = False
     ) -> Iterator[Chain]:
         with Processes(self.run.folder) as processes:
             chain = Chain(kind, count, core, processes, self.bmv2, memory=memory)

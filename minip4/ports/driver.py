@@ -1,17 +1,21 @@
-"""The real-time driver: a C thread moves frames between interfaces and an engine."""
+"""The real-time driver: C threads move frames between interfaces and engines."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Protocol
 
 from minip4.errors import Minip4Error
+from minip4.native import build
 from minip4.native.library import Signatures, declare
+from minip4.ports import C_FOLDER
 from minip4.ports.shared import NO_CPU_PORT, NicCounters, PortsCounters
+from minip4.wire import C_FOLDER as WIRE_FOLDER
 from minip4.wire.shared import FRAME_ROOM, SNAPLEN
 
 ERROR_ROOM = 1024
@@ -28,18 +32,57 @@ class EngineHandle(Protocol):
     handle: ctypes.c_void_p
 
 
+class Workers:
+    """Threads that drive the engines of this process (worker.h), at most one per CPU.
+
+    All drivers of these threads must be stopped before close().
+    """
+
+    def __init__(self, count: int = 1) -> None:
+        # not part of an engine's shared object, because that is unmapped with its program
+        with build.shared_object([C_FOLDER / f"{name}.c" for name in ("worker", "memory_link")],
+                                 include=[WIRE_FOLDER]) as path:  # fmt: skip
+            self._object = ctypes.CDLL(str(path), ctypes.RTLD_LOCAL)
+        self._library = SimpleNamespace()
+        declare(self._library, self._object, _WORKER_SIGNATURES, errno=True)
+        if not (handle := self._library.workers_create(count)):
+            raise DriverError(f"cannot start {count} threads: {_reason()}")
+        self.handle = ctypes.c_void_p(handle)
+        self._links: dict[str, ctypes.c_void_p] = {}
+        self._lock = threading.Lock()
+
+    def report_crashes(self) -> None:
+        """If the process crashes in the code of a switch, write its device ID to stderr."""
+        self._library.workers_report_crashes(self.handle)
+
+    def memory_link(self, name: str) -> ctypes.c_void_p:
+        """Return the memory link with this name; it is created if necessary."""
+        with self._lock:
+            if name not in self._links:
+                self._links[name] = ctypes.c_void_p(self._library.memory_link_create())
+            return self._links[name]
+
+    def close(self) -> None:
+        """End the threads."""
+        self._library.workers_destroy(self.handle)
+        for link in self._links.values():
+            self._library.memory_link_destroy(link)
+
+
 class Driver:
     """Drives an engine from start() to stop(), with `ports` as {port number: interface}.
 
-    `memory_links` has, for a port to another switch, a file in memory and the end (0 or 1) of this
-    port: frames to and from this switch then bypass the interface (memory_link.h).
+    The driver uses `workers`; without them, it has its own thread. `memory_links` is for ports to
+    other switches of the same workers: for each port, the name of the link and the end (0 or 1) of
+    this port. Frames to and from this switch then bypass the interface (memory_link.h).
 
     cpu_receive() returns the frames that the engine sends to `cpu_port`; cpu_send() sends frames
     there. Captures are written to `capture_folder`/<interface>_{in,out}.pcap and
     `loss_folder`/<interface>_lost.pcap, with at most `snaplen` bytes per frame. Captures of
     processing times (ports.h) have at most 128 bytes per frame, in
-    `stamp_folder`/<interface>_{taken,sending,sent}.pcap. Raises DriverError if an interface or a
-    capture file cannot be opened.
+    `stamp_folder`/<interface>_{taken,sending,sent}.pcap. Messages are written to the descriptor
+    `log_fd`, or to stderr if it is -1. Raises DriverError if an interface or a capture file cannot
+    be opened.
     """
 
     def __init__(
@@ -47,30 +90,38 @@ class Driver:
         engine: EngineHandle,
         ports: Mapping[int, str],
         *,
-        memory_links: Mapping[int, tuple[Path, int]] | None = None,
+        workers: Workers | None = None,
+        memory_links: Mapping[int, tuple[str, int]] | None = None,
         cpu_port: int | None = None,
         capture_folder: Path | None = None,
         loss_folder: Path | None = None,
         stamp_folder: Path | None = None,
         snaplen: int = SNAPLEN,
+        device_id: int = 0,
+        log_fd: int = -1,
     ) -> None:
         self.interfaces = dict(ports)
         self.capture_error: str | None = None
         self._cpu_port = cpu_port
+        self._device_id = device_id
+        self._log_fd = log_fd
         self._final: dict[str, object] | None = None
         self._room = ctypes.create_string_buffer(FRAME_ROOM)
+        self._is_running = False
+        self._lock = threading.Lock()  # between counters() and stop()
         # not unloaded, because the thread that writes captures runs code of this library
         self._first_library = engine.library
+        self._has_own_workers = workers is None
+        self._workers = workers or Workers()
         self._handle: ctypes.c_void_p | None = self._create(engine)
         try:
             for number, interface in ports.items():
                 if self._library.ports_add(self._handle, number, interface.encode()):
                     raise DriverError(f"port {number}@{interface}: {_reason()}")
-            for number, (path, end) in (memory_links or {}).items():
-                if self._library.ports_add_memory_link(
-                    self._handle, number, os.fsencode(path), end
-                ):
-                    raise DriverError(f"memory link of port {number} in {path}: {_reason()}")
+            for number, (name, end) in (memory_links or {}).items():
+                link = self._workers.memory_link(name)
+                if self._library.ports_add_memory_link(self._handle, number, link, end):
+                    raise DriverError(f"memory link of port {number}: {_reason()}")
             for folder, capture, limit in (
                 (capture_folder, self._library.ports_capture, (snaplen,)),
                 (loss_folder, self._library.ports_capture_lost, (snaplen,)),
@@ -83,18 +134,22 @@ class Driver:
             raise
 
     def start(self) -> None:
-        """Start the thread. Raises DriverError if that fails."""
-        if self._library.ports_start(self._handle):
-            raise DriverError(f"cannot start the driver's thread: {_reason()}")
+        """Start to move frames."""
+        self._library.ports_start(self._handle, self._workers.handle)
+        self._is_running = True
 
     def stop(self, drain_s: float = 1.0) -> None:
         """Stop when rings, queues and links are empty, but at the latest after `drain_s` seconds.
 
         Closes sockets and captures. Afterwards, the engine has no driver. If captures lack frames,
-        `capture_error` says why.
+        `capture_error` says why. The kernel may need a tenth of a second per socket, so another
+        thread may call this method.
         """
-        self._library.ports_stop(self._handle, int(drain_s * 1e9))
-        self._final = self.counters()
+        if self._is_running:
+            self._is_running = False
+            self._library.ports_stop(self._handle, int(drain_s * 1e9))
+        with self._lock:
+            self._final = self._read_counters()
         self._destroy()
 
     def swap(self, engine: EngineHandle) -> None:
@@ -114,11 +169,13 @@ class Driver:
 
     def wake(self) -> None:
         """Make the thread check again what is due, after a change of engine settings."""
-        self._library.ports_wake(self._handle)
+        if self._is_running:
+            self._library.ports_wake(self._handle)
 
     def reopen(self, port: int) -> None:
         """Open a new interface with the name of the port's deleted interface."""
-        self._library.ports_reopen(self._handle, port)
+        if self._is_running:
+            self._library.ports_reopen(self._handle, port)
 
     def counters(self) -> dict[str, object]:
         """Return the counters since the start for JSON; after stop() they are final.
@@ -126,8 +183,10 @@ class Driver:
         {"cpu_ns", "to_cpu_drops", "from_cpu_drops", "unread", "ports": {number: {"interface", and
         the fields of struct nic_counters}}}
         """
-        if self._final is not None:
-            return self._final
+        with self._lock:
+            return self._final or self._read_counters()
+
+    def _read_counters(self) -> dict[str, object]:
         counters = PortsCounters()
         self._library.ports_counters(self._handle, ctypes.byref(counters))
         ports = {}
@@ -155,14 +214,18 @@ class Driver:
 
         Returns False if it is too long or the queue is full.
         """
-        return self._library.ports_cpu_write(self._handle, frame, len(frame)) == 0
+        return self._is_running and (
+            self._library.ports_cpu_write(self._handle, frame, len(frame)) == 0
+        )
 
     def _create(self, engine: EngineHandle) -> ctypes.c_void_p:
         self._library = _declared(engine.library)
         # prevents garbage collection while the driver uses them
         self._engine = engine, engine.library
         cpu_port = NO_CPU_PORT if self._cpu_port is None else self._cpu_port
-        handle = self._library.ports_create(engine.handle, len(self.interfaces), cpu_port)
+        handle = self._library.ports_create(
+            engine.handle, len(self.interfaces), cpu_port, self._device_id, self._log_fd
+        )
         if not handle:
             raise DriverError(f"cannot create the driver: {_reason()}")
         return ctypes.c_void_p(handle)
@@ -172,6 +235,8 @@ class Driver:
         if self._library.ports_destroy(self._handle, error, ERROR_ROOM):
             self.capture_error = os.fsdecode(error.value)
         self._handle = None
+        if self._has_own_workers:
+            self._workers.close()
 
 
 def _fields(structure: ctypes.Structure) -> dict[str, int]:
@@ -191,14 +256,17 @@ def _declared(engine_library: ctypes.CDLL) -> SimpleNamespace:
 
 _handle, _number, _text = ctypes.c_void_p, ctypes.c_uint16, ctypes.c_char_p
 _SIGNATURES: Signatures = {
-    "ports_create": (_handle, [_handle, ctypes.c_uint, _number]),
+    "ports_create": (
+        _handle,
+        [_handle, ctypes.c_uint, _number, ctypes.c_uint64, ctypes.c_int],
+    ),
     "ports_add": (ctypes.c_int, [_handle, _number, _text]),
-    "ports_add_memory_link": (ctypes.c_int, [_handle, _number, _text, ctypes.c_uint]),
+    "ports_add_memory_link": (ctypes.c_int, [_handle, _number, _handle, ctypes.c_uint]),
     "ports_capture": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),
     "ports_capture_lost": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),
     "ports_capture_handling": (ctypes.c_int, [_handle, _text]),
-    "ports_start": (ctypes.c_int, [_handle]),
-    "ports_stop": (ctypes.c_int, [_handle, ctypes.c_uint64]),
+    "ports_start": (None, [_handle, _handle]),
+    "ports_stop": (None, [_handle, ctypes.c_uint64]),
     "ports_wake": (None, [_handle]),
     "ports_reopen": (ctypes.c_int, [_handle, _number]),
     "ports_destroy": (ctypes.c_int, [_handle, _text, ctypes.c_size_t]),
@@ -209,4 +277,11 @@ _SIGNATURES: Signatures = {
     "ports_cpu_acknowledge": (None, [_handle]),
     "ports_cpu_read": (ctypes.c_uint32, [_handle, _text]),
     "ports_cpu_write": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),
+}
+_WORKER_SIGNATURES: Signatures = {
+    "workers_create": (_handle, [ctypes.c_uint]),
+    "workers_destroy": (None, [_handle]),
+    "workers_report_crashes": (None, [_handle]),
+    "memory_link_create": (_handle, []),
+    "memory_link_destroy": (None, [_handle]),
 }

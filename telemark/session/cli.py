@@ -22,7 +22,7 @@ from telemark import REPOSITORY
 from telemark.apps.application import APPLICATION_PROCESS
 from telemark.backends.backend import WIRES
 from telemark.backends.real import isolation
-from telemark.backends.real.scheduling import raise_priority
+from telemark.backends.real.scheduling import RUN_PRIORITY, set_priority
 from telemark.backends.real.targets import bmv2
 from telemark.backends.virtual.clock import VirtualClock
 from telemark.errors import FailedRunError, TestbedError, take_notes
@@ -153,7 +153,7 @@ def _run_real(
         if port is not None:
             metrics.append(MetricsFolder(folder / METRICS))
         if not options.interactive:
-            raise_priority(os.getpid())
+            set_priority(os.getpid(), RUN_PRIORITY)
         run = Run(
             name, folder, options.seed, options.interactive, options.target, _wires(options),
             origin=origin, publisher=server.publisher if server else None,

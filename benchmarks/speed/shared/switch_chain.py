@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from minip4.native.build import program
+from telemark.backends.real.switch_group import GroupedSwitch, SwitchGroup
 from telemark.errors import TestbedError
 
 FOLDER = Path(__file__).parents[1]
@@ -23,6 +24,7 @@ TRAIN = 16  # number of consecutive frames to the same address, as in real flows
 NO_SWITCH, FORWARDER, MINIP4 = "no switch", "plain forwarder", "minip4"
 BMV2 = ("simple_switch", "simple_switch_grpc")
 ROUTER = "ipv4_lpm"
+ADDRESS = ("--grpc-server-addr", "127.0.0.1:0", "--counters", "/dev/null")
 
 
 def tool(name: str) -> str:
@@ -106,19 +108,18 @@ class Chain:
 
     def __init__(
         self, kind: str, count: int, core: int, processes: Processes, paths: dict[str, str],
-        *, program: str = ROUTER, options: Sequence[str] = (), memory: Path | None = None,
+        *, program: str = ROUTER, options: Sequence[str] = (), memory: bool = False,
     ) -> None:  # fmt: skip
         """Start the switches.
 
         A switch with one packet thread is pinned to `core`. `paths` maps the name of a bmv2 switch
         to its path. `program` is the name (without suffix) of a JSON file in the folder of the
-        processes. `options` are further options of minip4. `memory` is a folder for memory links
-        between the switches. Without `memory`, the switches use interfaces.
+        processes. `options` are further options of minip4. With `memory`, all switches are minip4
+        switches of one process, with memory links between them.
         """
         self.kind, self.processes = kind, processes
         self._program = str(processes.folder / f"{program}.json")
         self._options = options
-        self._memory = memory
         self.switches: list[subprocess.Popen[str]] = []
         self._paths = paths
         ends = ["g", *(f"{side}{i}" for i in range(count) for side in "ab"), "t"]
@@ -128,11 +129,18 @@ class Chain:
             for end in (left, right):
                 run(f"ethtool -K {end} tx off tso off gso off gro off")
                 run(f"ip link set dev {end} up")
+        self._group: SwitchGroup | None = None
+        self._grouped: list[GroupedSwitch] = []
+        if memory:
+            self._start_group(count, core)
+            return
         for i in range(count):
             self._start(i, f"a{i}", f"b{i}", core)
 
     def remove(self) -> None:
-        """Delete the links; `processes` stops the switches."""
+        """Delete the links; `processes` stops the switches, except those of a group."""
+        if self._group is not None:
+            self._group.close()
         for pair in self._pairs:
             # errors are ignored: the interface may be in another namespace, or deleted with its
             # peer
@@ -146,9 +154,8 @@ class Chain:
             return
         bind = ["-i", f"1@{left}", "-i", f"2@{right}"]
         if self.kind == MINIP4:
-            address = ["--grpc-server-addr", "127.0.0.1:0", "--counters", "/dev/null"]
             switch = start([sys.executable, "-m", "minip4.cli", "switch", self._program, *bind,
-                            *address, *self._memory_links(number), *self._options])  # fmt: skip
+                            *ADDRESS, *self._options])  # fmt: skip
             pin_threads(switch.pid, core)
         else:  # bmv2 is not pinned, because it has several threads
             thrift_port, grpc_port = 20000 + number, 21000 + number
@@ -161,15 +168,22 @@ class Chain:
             await_true(lambda: _listens(port), f"{self.kind} to start")
         self.switches.append(switch)
 
-    def _memory_links(self, number: int) -> list[str]:
-        """Return the options for the memory links of a switch to its neighbours in the chain."""
-        links = []
-        if self._memory is not None:
-            if number > 0:
-                links += ["--memory-link", f"1:{self._memory}/{number - 1},1"]
-            if number < len(self._pairs) - 2:
-                links += ["--memory-link", f"2:{self._memory}/{number},0"]
-        return links
+    def _start_group(self, count: int, core: int) -> None:
+        log = self.processes.folder / "benchmark.log"
+        self._group = SwitchGroup(log, sanitize=False)
+        raise_priority(self._group.pid)
+        for i in range(count):
+            links = {1: (f"{i - 1}", 1)} if i > 0 else {}
+            links |= {2: (f"{i}", 0)} if i < count - 1 else {}
+            arguments = [
+                self._program, "-i", f"1@a{i}", "-i", f"2@b{i}", "--device-id", str(i),
+                *ADDRESS, *self._options,
+            ]  # fmt: skip
+            self._grouped.append(self._group.start(arguments, links, log))
+        for switch in self._grouped:
+            if not switch.wait_ready():
+                raise TestbedError(f"a switch did not start: {log.read_text().strip()[-500:]}")
+        pin_threads(self._group.pid, core)
 
     def generate(self, pace: int, seconds: float, train: int) -> subprocess.Popen[str]:
         """Start the generator; `pace` is in packets/s, 0 for the maximum rate."""

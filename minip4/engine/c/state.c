@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "engine_internal.h"
+#include "log.h"
 
 const uint64_t no_register[256];
 
@@ -87,17 +88,18 @@ unsigned meter_colour_after(struct meter *meter, uint64_t now_us, uint64_t amoun
 void program_log(const char *text, unsigned count, const uint64_t *values)
 {
     unsigned used = 0;
-    flockfile(stderr);
+    FILE *log = log_stream();
+    flockfile(log);
     for (const char *at = text; *at; at++) {
         if (at[0] == '{' && at[1] == '}' && used < count) {
-            fprintf(stderr, "%" PRIu64, values[used++]);
+            fprintf(log, "%" PRIu64, values[used++]);
             at++;
         } else {
-            fputc(*at, stderr);
+            fputc(*at, log);
         }
     }
-    fputc('\n', stderr);
-    funlockfile(stderr);
+    fputc('\n', log);
+    funlockfile(log);
 }
 
 /* --- pseudo-random numbers: xoshiro256** seeded by splitmix64 (Blackman and Vigna, 2021) ------------  */

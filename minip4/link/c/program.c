@@ -205,7 +205,7 @@ static void end_engine(struct engine *engine)
 
 static struct ports *open_ports(struct engine *engine, const struct options *options)
 {
-    struct ports *ports = ports_create(engine, 2, PORTS_NO_CPU);
+    struct ports *ports = ports_create(engine, 2, PORTS_NO_CPU, 0, -1);
     if (!ports)
         fail("driver");
     for (uint16_t i = 0; i < 2; i++)
@@ -251,13 +251,16 @@ int main(int argc, char **argv)
     pthread_sigmask(SIG_BLOCK, &ending, NULL);
     make_engine(&engine, &options);
     struct ports *ports = open_ports(&engine, &options);
-    if (ports_start(ports))
+    struct workers *workers = workers_create(1);
+    if (!workers)
         fail("thread");
+    ports_start(ports, workers);
     printf("minip4 link: ready (%s - %s)\n", options.interface[0], options.interface[1]);
     fflush(stdout);
 
     sigwait(&ending, &signal_number);
     ports_stop(ports, DRAIN_NS);
+    workers_destroy(workers);
     struct ports_counters counters;
     ports_counters(ports, &counters);
     printf("{\"directions\": [");

@@ -4,15 +4,36 @@
 #include "ports_internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 enum { PATH_SIZE = 512 };
 
-struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_port)
+/* Return a line-buffered stream with its own descriptor. */
+static FILE *open_log(int fd)
+{
+    if (fd < 0)
+        return stderr;
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    FILE *log = own < 0 ? NULL : fdopen(own, "a");
+    if (log)
+        setvbuf(log, NULL, _IOLBF, BUFSIZ);
+    else if (own >= 0)
+        close(own);
+    return log;
+}
+
+static void close_log(FILE *log)
+{
+    if (log && log != stderr)
+        fclose(log);
+}
+
+struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_port,
+                           uint64_t device_id, int log_fd)
 {
     struct ports *ports = calloc(1, sizeof *ports);
     if (!ports)
@@ -21,12 +42,14 @@ struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_p
     ports->pool = engine_pool(engine);
     ports->expected = count;
     ports->cpu_port = cpu_port;
-    ports->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    ports->epoll_fd = -1;
+    ports->task.device_id = device_id;
+    ports->log = open_log(log_fd);
     if (cpu_port != PORTS_NO_CPU) {
         ports->to_cpu = frame_queue_create();
         ports->from_cpu = frame_queue_create();
     }
-    if (ports->wake_fd < 0 || (cpu_port != PORTS_NO_CPU && !(ports->to_cpu && ports->from_cpu))) {
+    if (!ports->log || (cpu_port != PORTS_NO_CPU && !(ports->to_cpu && ports->from_cpu))) {
         int error = errno;
         ports_destroy(ports, NULL, 0);
         errno = error;
@@ -44,7 +67,7 @@ int ports_add(struct ports *ports, uint16_t number, const char *interface)
     struct port *port = calloc(1, sizeof *port);
     if (!port)
         return -1;
-    port->nic = nic_open(interface, ports->expected);
+    port->nic = nic_open(interface, ports->expected, ports->log);
     if (!port->nic) {
         int error = errno;
         free(port);
@@ -52,23 +75,22 @@ int ports_add(struct ports *ports, uint16_t number, const char *interface)
         return -1;
     }
     ports->port[number] = port;
-    ports->polled[ports->count] = (struct pollfd){.fd = nic_fd(port->nic), .events = POLLIN};
     ports->numbers[ports->count++] = number;
     return 0;
 }
 
-int ports_add_memory_link(struct ports *ports, uint16_t number, const char *path, unsigned end)
+int ports_add_memory_link(struct ports *ports, uint16_t number, struct memory_link *link,
+                          unsigned end)
 {
     struct port *port = number < ENGINE_MAX_PORTS ? ports->port[number] : NULL;
-    if (!port || nic_memory_link(port->nic)) {
+    if (!port || nic_memory_end(port->nic)) {
         errno = EINVAL;
         return -1;
     }
-    struct memory_link *link = memory_link_open(path, end);
-    if (!link)
+    struct memory_end *own = memory_end_open(link, end);
+    if (!own)
         return -1;
-    nic_set_memory_link(port->nic, link);
-    ports->memory[ports->memory_links++] = link;
+    nic_set_memory_end(port->nic, own);
     return 0;
 }
 
@@ -137,8 +159,7 @@ int ports_destroy(struct ports *ports, char *error, size_t error_size)
     }
     frame_queue_destroy(ports->to_cpu);
     frame_queue_destroy(ports->from_cpu);
-    if (ports->wake_fd >= 0)
-        close(ports->wake_fd);
+    close_log(ports->log);
     free(ports);
     return result;
 }
@@ -147,9 +168,6 @@ void ports_adopt(struct ports *ports, struct ports *old)
 {
     memcpy(ports->port, old->port, sizeof ports->port);
     memcpy(ports->numbers, old->numbers, sizeof ports->numbers);
-    memcpy(ports->polled, old->polled, sizeof ports->polled);
-    memcpy(ports->memory, old->memory, sizeof ports->memory);
-    ports->memory_links = old->memory_links;
     ports->count = old->count;
     atomic_store(&ports->reopening, atomic_load(&old->reopening));
     frame_queue_destroy(ports->to_cpu);
@@ -157,7 +175,10 @@ void ports_adopt(struct ports *ports, struct ports *old)
     ports->to_cpu = old->to_cpu;
     ports->from_cpu = old->from_cpu;
     ports->captures = old->captures;
-    ports->earlier_cpu_ns = old->earlier_cpu_ns + old->cpu_ns;
+    close_log(ports->log); /* the nics use the old one */
+    ports->log = old->log;
+    old->log = NULL;
+    ports->earlier_cpu_ns = old->earlier_cpu_ns + task_cpu_ns(&old->task);
     old->count = 0;
     old->to_cpu = old->from_cpu = NULL;
     old->captures = NULL;
@@ -167,10 +188,9 @@ void ports_adopt(struct ports *ports, struct ports *old)
 
 void ports_counters(struct ports *ports, struct ports_counters *out)
 {
-    clockid_t clock;
-    *out = (struct ports_counters){.cpu_ns = ports->earlier_cpu_ns + ports->cpu_ns};
-    if (ports->started && !pthread_getcpuclockid(ports->thread, &clock))
-        out->cpu_ns += clock_ns(clock);
+    *out = (struct ports_counters){
+        .cpu_ns = ports->earlier_cpu_ns + task_cpu_ns(&ports->task),
+    };
     if (!ports->started)
         for (unsigned i = 0; i < ports->count; i++)
             out->unread += nic_unread(ports->port[ports->numbers[i]]->nic);
@@ -221,5 +241,8 @@ int ports_cpu_write(struct ports *ports, const uint8_t *frame, uint32_t length)
 {
     if (length > PACKET_MAX_FRAME)
         return -1;
-    return frame_queue_put(ports->from_cpu, frame, length) ? 0 : -1;
+    if (!frame_queue_put(ports->from_cpu, frame, length))
+        return -1;
+    ports_wake(ports);
+    return 0;
 }

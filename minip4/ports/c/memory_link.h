@@ -1,42 +1,42 @@
-/* A memory link: frames between two switch processes, in a file that both processes map. It has one
- * ring per direction, with one writer and one reader. A frame costs no system call, unless the
- * reader sleeps. Not thread-safe: each end belongs to the thread of one driver. */
+/* A memory link: frames between two switches of one process. A frame costs no system call. Each end
+ * belongs to the driver of one switch; the two drivers may run in different threads. */
 #ifndef MINIP4_PORTS_MEMORY_LINK_H
 #define MINIP4_PORTS_MEMORY_LINK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-struct memory_link;
+#include "worker.h"
 
-/* Open end 0 or 1 of the link in this file; the file is created if necessary. Frames that were sent
- * to an earlier process at this end are discarded. Returns NULL with errno set on failure: EBUSY if
- * this end is open already. */
-struct memory_link *memory_link_open(const char *path, unsigned end);
-void memory_link_close(struct memory_link *link);
+struct memory_link;
+struct memory_end;
+
+/* Create a link without drivers. Returns NULL if out of memory. */
+struct memory_link *memory_link_create(void);
+/* Free a link. Both ends must be closed. */
+void memory_link_destroy(struct memory_link *link);
+
+/* Open end 0 or 1 for a driver. Returns NULL with errno set on failure: EBUSY if it is open. */
+struct memory_end *memory_end_open(struct memory_link *link, unsigned end);
+/* Close the end. Its received frames are discarded. */
+void memory_end_close(struct memory_end *end);
+/* Notify `reader` when frames arrive, or no task if it is NULL. */
+void memory_end_set_reader(struct memory_end *end, struct task *reader);
 
 /* Get the time of the next received frame. Returns false if there is none. */
-bool memory_link_peek(const struct memory_link *link, uint64_t *stamp_ns);
-/* Copy the next received frame to `room` (PACKET_MAX_FRAME bytes), and remove it from the ring.
- * Returns its length. memory_link_peek() must have returned true. */
-uint32_t memory_link_receive(struct memory_link *link, uint8_t *room);
-/* Remove the next received frame. memory_link_peek() must have returned true. */
-void memory_link_discard(struct memory_link *link);
-/* Return the number of received frames in the ring. */
-unsigned memory_link_unread(const struct memory_link *link);
+bool memory_end_peek(struct memory_end *end, uint64_t *stamp_ns);
+/* Copy the next received frame to `room` (PACKET_MAX_FRAME bytes) and remove it. If `room` is NULL,
+ * only remove it. Returns its length. memory_end_peek() must have returned true. */
+uint32_t memory_end_receive(struct memory_end *end, uint8_t *room);
+/* Return the number of received frames. */
+unsigned memory_end_unread(struct memory_end *end);
 
-/* Send a frame with its time. If no process is at the other end, the frame is lost, as at an
- * interface without a reader. Returns false if the ring is full. */
-bool memory_link_send(struct memory_link *link, const uint8_t *frame, uint32_t length,
-                      uint64_t stamp_ns);
-/* Wake the reader if it sleeps; call this after the last frame of a batch. */
-void memory_link_wake(struct memory_link *link);
-
-/* Return a descriptor for ppoll(). It becomes readable when the other end wakes this one. */
-int memory_link_fd(const struct memory_link *link);
-/* Announce that this end will sleep. Returns false if a frame has arrived. */
-bool memory_link_sleep(struct memory_link *link);
-/* End the sleep. `is_readable` says whether the descriptor is readable. */
-void memory_link_awake(struct memory_link *link, bool is_readable);
+/* Begin to send frames. All frames until memory_end_sent() arrive together. */
+void memory_end_begin(struct memory_end *end);
+/* Send a frame with its time. If the other end is closed, the frame is lost, as at an interface
+ * without a reader. Returns false if too many frames wait. */
+bool memory_end_send(struct memory_end *end, const uint8_t *frame, uint32_t length,
+                     uint64_t stamp_ns);
+void memory_end_sent(struct memory_end *end);
 
 #endif

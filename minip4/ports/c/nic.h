@@ -14,7 +14,8 @@ enum { NIC_BATCH = 64 }; /* maximum frames sent by one call */
 struct nic {
     int fd;
     struct trains *trains; /* NULL if the nic sends no trains */
-    struct memory_link *memory; /* NULL if there is no memory link */
+    struct memory_end *memory; /* NULL if there is no memory link */
+    FILE *log;
     uint8_t *ring;
     unsigned ring_size, slots; /* ring size in bytes, and its capacity in frames */
     unsigned slot;
@@ -31,7 +32,7 @@ struct nic {
     struct iovec parts[NIC_BATCH];
 };
 
-/* Print a message about the interface on stderr. */
+/* Print a message about the interface. */
 void nic_tell(const struct nic *nic, const char *what);
 /* Report, once, that the interface is down or deleted. */
 void nic_tell_down(struct nic *nic, int error);

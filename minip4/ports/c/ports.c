@@ -1,17 +1,17 @@
-/* The real-time driver: one thread that moves frames between interfaces and an engine.
+/* The real-time driver moves frames between interfaces and an engine. It is a task of a worker
+ * thread, which may have tasks for other switches.
  *
  * The arrival time of a frame is the kernel's timestamp, which the kernel sets during the sender's
  * call. The frame is processed when the thread reads it from the ring. The interval from arrival to
- * processing counts as waiting in this switch. So the delay of a link is exact, however late this
- * thread wakes up. Frames of all ports are processed in order of arrival. Each frame costs at least
- * 700 ns. About 30 ns of them are for reading the clock (vDSO). */
+ * processing counts as waiting in this switch. So the delay of a link is exact, however late the
+ * thread wakes up. Frames of all ports are processed in order of arrival. Each frame from and to an
+ * interface costs at least 700 ns. About 30 ns of them are for reading the clock (vDSO). */
 #define _GNU_SOURCE
 #include "ports_internal.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
+#include <sys/epoll.h>
+
+#include "log.h"
 
 enum { BATCH = 64 };
 
@@ -19,7 +19,7 @@ enum { BATCH = 64 };
 /* maximum age of the clock reading, since the wall clock may be set at any time */
 #define READ_CLOCKS_NS UINT64_C(1000000)
 
-/* If the thread sleeps, the next frame wakes it. This costs the sender of the frame a few
+/* If the thread sleeps, the next frame from an interface wakes it. This costs the sender of the frame a few
  * microseconds. The switch needs less time per frame, so the wake-ups would limit the rate of the
  * sender. Therefore, while frames arrive fast, the thread polls its rings a little longer before it
  * sleeps. */
@@ -97,11 +97,12 @@ static unsigned receive_ports(struct ports *ports)
     uint16_t waiting[ENGINE_MAX_PORTS];
     unsigned count = 0, received = 0;
     uint64_t stamp_ns;
+    bool has_error = atomic_load_explicit(&ports->task.has_error, memory_order_relaxed) &&
+                     atomic_exchange(&ports->task.has_error, false);
     for (unsigned i = 0; i < ports->count; i++) {
         struct port *port = ports->port[ports->numbers[i]];
-        if (ports->polled[i].revents & POLLERR)
+        if (has_error)
             nic_clear_error(port->nic);
-        ports->polled[i].revents = 0;
         port->left = BATCH;
         if (nic_peek(port->nic, &stamp_ns))
             waiting[count++] = ports->numbers[i];
@@ -118,9 +119,6 @@ static unsigned receive_ports(struct ports *ports)
 
 static unsigned receive_cpu(struct ports *ports)
 {
-    if (ports->polled[ports->count + 1].revents)
-        frame_queue_acknowledge(ports->from_cpu);
-    ports->polled[ports->count + 1].revents = 0;
     for (unsigned received = 0; received < BATCH; received++) {
         struct packet *packet = packet_take(ports->pool);
         if (!packet)
@@ -151,6 +149,12 @@ static bool lingers(struct ports *ports, unsigned received, uint64_t now_ns)
     return received || (ports->fast && now_ns - ports->last_frame_ns < LINGER_NS);
 }
 
+static void watch_nic(struct ports *ports, const struct nic *nic, int operation)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &ports->task};
+    epoll_ctl(ports->epoll_fd, operation, nic_fd(nic), &event);
+}
+
 /* Switch to recreated interfaces, after reading the rings of the deleted ones. */
 static void reopen(struct ports *ports)
 {
@@ -161,15 +165,31 @@ static void reopen(struct ports *ports)
         while (receive_frame(ports, ports->numbers[i]))
             ;
         nic_flush(port->nic, ports->pool);
+        watch_nic(ports, port->nic, EPOLL_CTL_DEL);
         port->nic = nic_reopen(port->nic, ports->expected);
-        ports->polled[i].fd = nic_fd(port->nic);
+        watch_nic(ports, port->nic, EPOLL_CTL_ADD);
     }
 }
 
-/* Do one round. Returns true if the next round must follow immediately. Otherwise, *next_ns is the
- * time when it is due. */
-static bool work(struct ports *ports, uint64_t *next_ns)
+/* Functions of the task */
+
+static struct ports *ports_of(struct task *task)
 {
+    return (struct ports *)task;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool do_round(struct task *task)
+{
+    struct ports *ports = ports_of(task);
+    uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+    if (start_ns - ports->wall.read_ns >= READ_CLOCKS_NS)
+        wall_clock_read(&ports->wall);
+    log_to(ports->log);
     engine_lock_dataplane(ports->engine);
     if (atomic_load_explicit(&ports->reopening, memory_order_relaxed)) {
         atomic_store(&ports->reopening, false);
@@ -179,7 +199,8 @@ static bool work(struct ports *ports, uint64_t *next_ns)
     if (ports->from_cpu)
         received += receive_cpu(ports);
     uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
-    *next_ns = engine_advance(ports->engine, now_ns);
+    task->frames += received + (task->due_ns <= now_ns); /* frames of links may be due */
+    task->due_ns = engine_advance(ports->engine, now_ns);
     for (unsigned i = 0; i < ports->count; i++)
         nic_flush(ports->port[ports->numbers[i]]->nic, ports->pool);
     if (ports->captures && now_ns - ports->flushed_ns >= FLUSH_CAPTURES_NS) {
@@ -187,63 +208,36 @@ static bool work(struct ports *ports, uint64_t *next_ns)
         ports->flushed_ns = now_ns;
     }
     engine_unlock_dataplane(ports->engine);
-    if (now_ns - ports->wall.read_ns >= READ_CLOCKS_NS)
-        wall_clock_read(&ports->wall);
+    if (ports->captures && !atomic_load(&ports->stopping))
+        task->due_ns = earlier(task->due_ns, ports->flushed_ns + FLUSH_CAPTURES_NS);
     return lingers(ports, received, now_ns);
 }
 
-static void wait_until(struct ports *ports, uint64_t time_ns)
+static void watch(struct task *task, int epoll_fd, bool is_added)
 {
-    uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
-    uint64_t left_ns = time_ns > now_ns ? time_ns - now_ns : 0;
-    struct timespec timeout = {
-        .tv_sec = (time_t)(left_ns / SECOND_NS),
-        .tv_nsec = (long)(left_ns % SECOND_NS),
-    };
-    bool sleeps = true;
-    for (unsigned i = 0; i < ports->memory_links; i++)
-        sleeps &= memory_link_sleep(ports->memory[i]);
-    if (!sleeps)
-        timeout = (struct timespec){0};
-    ppoll(ports->polled, ports->count + 2 + ports->memory_links,
-          sleeps && time_ns == UINT64_MAX ? NULL : &timeout, NULL);
-    for (unsigned i = 0; i < ports->memory_links; i++)
-        memory_link_awake(ports->memory[i], ports->polled[ports->count + 2 + i].revents);
-    wall_clock_read(&ports->wall);
-    eventfd_t events;
-    if (ports->polled[ports->count].revents)
-        eventfd_read(ports->wake_fd, &events);
+    struct ports *ports = ports_of(task);
+    ports->epoll_fd = epoll_fd;
+    for (unsigned i = 0; i < ports->count; i++)
+        watch_nic(ports, ports->port[ports->numbers[i]]->nic,
+                  is_added ? EPOLL_CTL_ADD : EPOLL_CTL_DEL);
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+/* Set the task that memory links notify. */
+static void set_reader(struct ports *ports, struct task *reader)
 {
-    return a < b ? a : b;
+    for (unsigned i = 0; i < ports->count; i++) {
+        struct memory_end *end = nic_memory_end(ports->port[ports->numbers[i]]->nic);
+        if (end)
+            memory_end_set_reader(end, reader);
+    }
 }
 
-static void *run(void *user)
+static void stopped(struct task *task)
 {
-    struct ports *ports = user;
-    uint64_t next_ns;
-    prctl(PR_SET_TIMERSLACK, 1);
-    wall_clock_read(&ports->wall);
-    while (!atomic_load_explicit(&ports->stopping, memory_order_acquire)) {
-        if (work(ports, &next_ns))
-            continue;
-        if (ports->captures)
-            next_ns = earlier(next_ns, ports->flushed_ns + FLUSH_CAPTURES_NS);
-        wait_until(ports, next_ns);
-    }
-    uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + ports->drain_ns;
-    while (clock_ns(CLOCK_MONOTONIC) < end_ns) {
-        if (work(ports, &next_ns))
-            continue;
-        if (next_ns == UINT64_MAX)
-            break;
-        wait_until(ports, earlier(next_ns, end_ns));
-    }
-    ports->cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    return NULL;
+    set_reader(ports_of(task), NULL);
 }
+
+/* Functions for the owner */
 
 /* Attach this driver to the engine, and set its ports up. */
 static void attach(struct ports *ports)
@@ -259,44 +253,27 @@ static void attach(struct ports *ports)
         engine_set_port(ports->engine, ports->cpu_port, true);
 }
 
-int ports_start(struct ports *ports)
+void ports_start(struct ports *ports, struct workers *workers)
 {
-    static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     attach(ports);
-    /* ppoll() ignores a descriptor of -1 */
-    int cpu_fd = ports->from_cpu ? frame_queue_fd(ports->from_cpu) : -1;
-    ports->polled[ports->count] = (struct pollfd){.fd = ports->wake_fd, .events = POLLIN};
-    ports->polled[ports->count + 1] = (struct pollfd){.fd = cpu_fd, .events = POLLIN};
-    for (unsigned i = 0; i < ports->memory_links; i++)
-        ports->polled[ports->count + 2 + i] =
-            (struct pollfd){.fd = memory_link_fd(ports->memory[i]), .events = POLLIN};
     ports->flushed_ns = clock_ns(CLOCK_MONOTONIC);
-
-    /* the main thread handles all signals except those of a crash of this thread */
-    sigset_t others, before;
-    sigfillset(&others);
-    for (unsigned i = 0; i < sizeof crashes / sizeof *crashes; i++)
-        sigdelset(&others, crashes[i]);
-    pthread_sigmask(SIG_SETMASK, &others, &before);
-    errno = pthread_create(&ports->thread, NULL, run, ports);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    ports->started = !errno;
-    if (ports->started)
-        pthread_setname_np(ports->thread, "minip4-ports");
-    return ports->started ? 0 : -1;
+    ports->task.round = do_round;
+    ports->task.watch = watch;
+    ports->task.stopped = stopped;
+    ports->started = true;
+    task_start(&ports->task, workers);
+    set_reader(ports, &ports->task);
+    task_notify(&ports->task); /* frames may have arrived before */
 }
 
-int ports_stop(struct ports *ports, uint64_t drain_ns)
+void ports_stop(struct ports *ports, uint64_t drain_ns)
 {
-    ports->drain_ns = drain_ns;
     atomic_store(&ports->stopping, true);
-    eventfd_write(ports->wake_fd, 1);
-    errno = pthread_join(ports->thread, NULL);
+    task_stop(&ports->task, clock_ns(CLOCK_MONOTONIC) + drain_ns);
     ports->started = false;
-    return errno ? -1 : 0;
 }
 
 void ports_wake(struct ports *ports)
 {
-    eventfd_write(ports->wake_fd, 1);
+    task_notify(&ports->task);
 }

@@ -1,14 +1,15 @@
-/* The real-time driver: one thread that moves frames between interfaces and an engine. */
+/* The real-time driver: it moves frames between interfaces and an engine, in a worker thread. */
 #ifndef MINIP4_PORTS_H
 #define MINIP4_PORTS_H
 
 #include "engine.h"
 #include "socket.h"
+#include "worker.h"
 
 enum { PORTS_NO_CPU = 0xffff };
 
 struct ports_counters {
-    uint64_t cpu_ns;         /* CPU time of the driver's thread in ns, including kernel time */
+    uint64_t cpu_ns;         /* CPU time in ns, including kernel time; see task_cpu_ns() */
     uint64_t to_cpu_drops;   /* number of frames dropped because the controller read too slowly */
     uint64_t from_cpu_drops; /* number of frames dropped because the controller sent too fast */
     uint64_t unread;         /* number of frames that ports_stop() left in the rings */
@@ -17,14 +18,16 @@ struct ports_counters {
 struct ports;
 
 /* Create a driver with `count` ports and attach it to the engine (engine_set_driver). cpu_port is
- * the port whose frames go to the controller, or PORTS_NO_CPU. Returns NULL with errno set on
- * failure. */
-struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_port);
-/* All of the following functions return 0, or -1 with errno set. Functions up to ports_start() must
- * be called before the driver runs. */
+ * the port whose frames go to the controller, or PORTS_NO_CPU. Messages are written to `log_fd`,
+ * or to stderr if it is -1. Returns NULL with errno set on failure. */
+struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_port,
+                           uint64_t device_id, int log_fd);
+/* The following functions that return an int return 0, or -1 with errno set. Functions up to
+ * ports_start() must be called before the driver runs. */
 int ports_add(struct ports *ports, uint16_t port, const char *interface);
 /* Connect a port to the switch at the other end of its link by a memory link (memory_link.h). */
-int ports_add_memory_link(struct ports *ports, uint16_t port, const char *path, unsigned end);
+int ports_add_memory_link(struct ports *ports, uint16_t port, struct memory_link *link,
+                          unsigned end);
 /* Capture all frames of the ports in folder/<interface>_{in,out}.pcap, at most `snaplen` bytes per
  * frame. */
 int ports_capture(struct ports *ports, const char *folder, uint32_t snaplen);
@@ -34,14 +37,14 @@ int ports_capture_lost(struct ports *ports, const char *folder, uint32_t snaplen
  * is when the thread read the frame from the ring. The timestamps in the other two files are when
  * the call that sent the frame began, and when it ended. */
 int ports_capture_handling(struct ports *ports, const char *folder);
-int ports_start(struct ports *ports);
+void ports_start(struct ports *ports, struct workers *workers);
 /* Make the thread check again what is due; valid between start and stop. */
 void ports_wake(struct ports *ports);
 /* Switch the thread to a new interface with the name of the port's deleted interface. Returns -1 if
  * there is no such port. */
 int ports_reopen(struct ports *ports, uint16_t port);
-/* Stop the thread when rings, queues and links are empty, but at the latest after drain_ns. */
-int ports_stop(struct ports *ports, uint64_t drain_ns);
+/* Stop when rings, queues and links are empty, but at the latest after drain_ns. */
+void ports_stop(struct ports *ports, uint64_t drain_ns);
 /* Free the driver. Call this after ports_stop(), or if ports_start() was not called.
  * Returns 0, or -1 with an error of the captures in `error`. */
 int ports_destroy(struct ports *ports, char *error, size_t error_size);

@@ -74,12 +74,13 @@ static unsigned ring_size(unsigned nics)
     return share < MAX_RING_SIZE ? share : MAX_RING_SIZE;
 }
 
-struct nic *nic_open(const char *interface, unsigned nics)
+struct nic *nic_open(const char *interface, unsigned nics, FILE *log)
 {
     unsigned index = if_nametoindex(interface);
     struct nic *nic = index ? calloc(1, sizeof *nic) : NULL;
     if (!nic)
         return NULL;
+    nic->log = log;
     snprintf(nic->name, sizeof nic->name, "%s", interface);
     for (int i = 0; i < NIC_BATCH; i++) {
         nic->messages[i].msg_hdr.msg_iov = &nic->parts[i];
@@ -102,7 +103,7 @@ struct nic *nic_open(const char *interface, unsigned nics)
 void nic_close(struct nic *nic)
 {
     trains_close(nic->trains);
-    memory_link_close(nic->memory);
+    memory_end_close(nic->memory);
     if (nic->ring != MAP_FAILED)
         munmap(nic->ring, nic->ring_size);
     if (nic->fd >= 0)
@@ -110,12 +111,12 @@ void nic_close(struct nic *nic)
     free(nic);
 }
 
-void nic_set_memory_link(struct nic *nic, struct memory_link *link)
+void nic_set_memory_end(struct nic *nic, struct memory_end *end)
 {
-    nic->memory = link;
+    nic->memory = end;
 }
 
-struct memory_link *nic_memory_link(const struct nic *nic)
+struct memory_end *nic_memory_end(const struct nic *nic)
 {
     return nic->memory;
 }
@@ -140,7 +141,7 @@ unsigned nic_unread(const struct nic *nic)
     unsigned count = 0;
     while (count < nic->slots && slot_is_full(slot_header(nic, (nic->slot + count) % nic->slots)))
         count++;
-    return count + (nic->memory ? memory_link_unread(nic->memory) : 0);
+    return count + (nic->memory ? memory_end_unread(nic->memory) : 0);
 }
 
 const char *nic_name(const struct nic *nic)
@@ -150,7 +151,7 @@ const char *nic_name(const struct nic *nic)
 
 void nic_tell(const struct nic *nic, const char *what)
 {
-    fprintf(stderr, "minip4: %s: %s\n", nic->name, what);
+    fprintf(nic->log, "minip4: %s: %s\n", nic->name, what);
 }
 
 void nic_tell_down(struct nic *nic, int error)
@@ -165,9 +166,9 @@ void nic_tell_down(struct nic *nic, int error)
 
 struct nic *nic_reopen(struct nic *old, unsigned nics)
 {
-    struct nic *nic = nic_open(old->name, nics);
+    struct nic *nic = nic_open(old->name, nics, old->log);
     if (!nic) {
-        fprintf(stderr, "minip4: %s: the new interface of this name cannot be used: %s\n", old->name,
+        fprintf(old->log, "minip4: %s: the new interface of this name cannot be used: %s\n", old->name,
                 strerror(errno));
         return old;
     }
@@ -308,7 +309,7 @@ bool nic_peek(const struct nic *nic, uint64_t *stamp_ns)
 {
     uint64_t memory_ns;
     bool is_queued = peek_slot(nic, stamp_ns);
-    if (!nic->memory || !memory_link_peek(nic->memory, &memory_ns))
+    if (!nic->memory || !memory_end_peek(nic->memory, &memory_ns))
         return is_queued;
     *stamp_ns = memory_ns < *stamp_ns ? memory_ns : *stamp_ns;
     return true;
@@ -318,16 +319,16 @@ bool nic_peek(const struct nic *nic, uint64_t *stamp_ns)
 static struct packet *receive_from_memory(struct nic *nic, struct packet_pool *pool)
 {
     uint64_t slot_ns, memory_ns;
-    while (memory_link_peek(nic->memory, &memory_ns)) {
+    while (memory_end_peek(nic->memory, &memory_ns)) {
         if (peek_slot(nic, &slot_ns) && slot_ns < memory_ns)
             return NULL;
         struct packet *packet = packet_take(pool);
         if (!packet) {
-            memory_link_discard(nic->memory);
+            memory_end_receive(nic->memory, NULL);
             nic->counters.receive_memory_drops++;
             continue;
         }
-        packet->length = memory_link_receive(nic->memory, packet->data);
+        packet->length = memory_end_receive(nic->memory, packet->data);
         packet->time_ns = memory_ns;
         nic->counters.received_packets++;
         nic->counters.received_bytes += packet->length;

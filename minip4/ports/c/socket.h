@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "capture.h"
 #include "memory_link.h"
@@ -26,18 +27,18 @@ struct nic_counters {
 
 struct nic;
 
-/* Create one of `nics` nics (network interfaces). All of them share the memory for rings. Returns
- * NULL with errno set on failure. */
-struct nic *nic_open(const char *interface, unsigned nics);
+/* Create one of `nics` nics (network interfaces). All of them share the memory for rings. Messages
+ * are written to `log`. Returns NULL with errno set on failure. */
+struct nic *nic_open(const char *interface, unsigned nics, FILE *log);
 /* Switch to a new interface with the name of the deleted one; counters continue. If this fails, the
  * old nic stays, and the failure is reported. */
 struct nic *nic_reopen(struct nic *old, unsigned nics);
 void nic_close(struct nic *nic);
 
-/* Send frames through a memory link, and receive frames from it, too. The nic then owns the link. */
-void nic_set_memory_link(struct nic *nic, struct memory_link *link);
-/* Return the memory link, or NULL. */
-struct memory_link *nic_memory_link(const struct nic *nic);
+/* Send frames through a memory link, and receive frames from it, too. The nic then owns this end. */
+void nic_set_memory_end(struct nic *nic, struct memory_end *end);
+/* Return the end of a memory link, or NULL. */
+struct memory_end *nic_memory_end(const struct nic *nic);
 
 /* Capture transmitted frames with the times at which the call that sent them began and ended. */
 void nic_capture(struct nic *nic, struct capture *sending, struct capture *sent);
@@ -51,7 +52,7 @@ bool nic_peek(const struct nic *nic, uint64_t *stamp_ns);
 void nic_transmit(struct nic *nic, struct packet *packet, struct packet_pool *pool);
 void nic_flush(struct nic *nic, struct packet_pool *pool);
 
-/* Return the descriptor for ppoll(). It is readable if a frame is queued. After POLLERR, call
+/* Return the descriptor for epoll. It is readable if a frame is queued. After EPOLLERR, call
  * nic_clear_error(). */
 int nic_fd(const struct nic *nic);
 void nic_clear_error(struct nic *nic);

@@ -94,28 +94,17 @@ static void send_train(struct nic *nic, unsigned first, unsigned end)
 static void send_to_memory(struct nic *nic)
 {
     uint64_t now_ns = clock_ns(CLOCK_REALTIME);
-    unsigned tries = 0; /* at most MAX_TRIES between two frames that were sent */
+    memory_end_begin(nic->memory);
     for (unsigned at = 0; at < nic->queued; at++) {
         const struct packet *packet = nic->packets[at];
-        if (packet->length < ETH_HLEN || packet->length > PACKET_MAX_FRAME) { /* as the kernel */
+        if (packet->length < ETH_HLEN || packet->length > PACKET_MAX_FRAME) /* as the kernel */
             count_error(nic, packet->length < ETH_HLEN ? EINVAL : EMSGSIZE, 1);
-            continue;
-        }
-        bool sent;
-        while (!(sent = memory_link_send(nic->memory, packet->data, packet->length, now_ns))) {
-            memory_link_wake(nic->memory);
-            if (!try_again(nic, &tries))
-                break;
-            now_ns = clock_ns(CLOCK_REALTIME);
-        }
-        if (!sent) {
-            count_error(nic, EAGAIN, 1);
-            continue;
-        }
-        count_sent(nic, at, at + 1);
-        tries = 0;
+        else if (memory_end_send(nic->memory, packet->data, packet->length, now_ns))
+            count_sent(nic, at, at + 1);
+        else
+            count_error(nic, ENOBUFS, 1);
     }
-    memory_link_wake(nic->memory);
+    memory_end_sent(nic->memory);
 }
 
 static void send_queued(struct nic *nic)

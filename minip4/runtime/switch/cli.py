@@ -6,7 +6,7 @@ from pathlib import Path
 
 from minip4.errors import Minip4Error
 from minip4.runtime.switch import port_options
-from minip4.runtime.switch.options import Interface, MemoryLink, SwitchOptions
+from minip4.runtime.switch.options import Interface, SwitchOptions
 from minip4.runtime.switch.port_options import (
     LINK_KEYS,
     MAX_PRIORITIES,
@@ -39,10 +39,6 @@ def add_switch_options(parser: argparse.ArgumentParser) -> None:
     add("-i", "--interface", type=_interface, action="append", default=[], dest="interfaces",
         metavar="PORT@INTERFACE",
         help="bind a port to a network interface (repeatable)")  # fmt: skip
-    add("--memory-link", type=_memory_link, action="append", default=[], dest="memory_links",
-        metavar="PORT:FILE,END",
-        help="exchange frames with the switch at the other end of the link through FILE, a file in "
-        "memory; END is 0 at one switch and 1 at the other (repeatable)")  # fmt: skip
     add("--device-id", type=_natural, default=1, metavar="N",
         help="P4Runtime device id (default: 1)")  # fmt: skip
     add("--grpc-server-addr", type=_address, default="127.0.0.1:9559", metavar="HOST:PORT",
@@ -101,23 +97,34 @@ def add_switch_options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the switch until SIGTERM or SIGINT. Raises Minip4Error."""
+    set_program(args)
+    return run_program(args)
+
+
+def set_program(args: argparse.Namespace) -> None:
+    """Set `args.program` if there is --no-p4. Raises Minip4Error."""
     if (args.program is None) is not args.no_p4:
         raise Minip4Error("expected either PROGRAM.json or --no-p4")
     if args.no_p4:
         if args.p4info is not None:
             raise Minip4Error("--p4info needs PROGRAM.json; with --no-p4, a controller sends both")
         args.program = NO_PROGRAM
-    return run_program(args)
 
 
 def run_program(args: argparse.Namespace) -> int:
     """Run the switch with `args.program`. Raises Minip4Error."""
-    options = SwitchOptions(**{k: v for k, v in vars(args).items() if k in _FIELDS})
-    options.check()
+    options = switch_options(args)
     # Importing gRPC and protobuf takes 0.1 s, which `minip4 compile` does not need.
     from minip4.runtime.switch.process import run_switch  # noqa: PLC0415
 
     return run_switch(options)
+
+
+def switch_options(args: argparse.Namespace) -> SwitchOptions:
+    """Return the options. Raises Minip4Error if they contradict each other."""
+    options = SwitchOptions(**{k: v for k, v in vars(args).items() if k in _FIELDS})
+    options.check()
+    return options
 
 
 _FIELDS = frozenset(SwitchOptions.__dataclass_fields__)
@@ -155,10 +162,3 @@ def _interface(text: str) -> Interface:
     if not at or not name:
         raise argparse.ArgumentTypeError(f"{text!r}: expected PORT@INTERFACE, such as 1@veth1")
     return Interface(port_number(port), name)
-
-
-def _memory_link(text: str) -> MemoryLink:
-    found = re.fullmatch(r"([^:]+):(.+),([01])", text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected PORT:FILE,END with END 0 or 1")
-    return MemoryLink(port_number(found[1]), Path(found[2]), int(found[3]))

@@ -14,15 +14,6 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryLink:
-    """Memory link of a port: a file, and the end (0 or 1) of this switch."""
-
-    port: int
-    path: Path
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
 class LinkOptions:
     """The link of a port.
 
@@ -72,7 +63,6 @@ class QueueOptions:
 class SwitchOptions:
     program: Path
     interfaces: list[Interface]
-    memory_links: list[MemoryLink]
     device_id: int
     grpc_server_addr: str
     grpc_server_ssl: bool
@@ -108,13 +98,6 @@ class SwitchOptions:
         for port in links:
             if port not in ports:
                 raise Minip4Error(f"--link: port {port} has no interface (-i {port}@INTERFACE)")
-        memory_ports = [link.port for link in self.memory_links]
-        _refuse_twice("memory link of port", memory_ports)
-        for port in memory_ports:
-            if port not in ports:
-                raise Minip4Error(
-                    f"--memory-link: port {port} has no interface (-i {port}@INTERFACE)"
-                )
         self._check_tls()
 
     def _check_tls(self) -> None:

@@ -1,4 +1,4 @@
-"""A switch process: engine, driver and P4Runtime server, from start to final counters."""
+"""A switch: engine, driver and P4Runtime server, from start to final counters."""
 
 import asyncio
 import json
@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # minip4 reports errors in its own format
 
@@ -20,7 +21,7 @@ from google.protobuf import text_format  # type: ignore[import-untyped]
 
 from minip4.engine.engine import Engine
 from minip4.errors import Minip4Error, ToolchainError
-from minip4.ports.driver import Driver
+from minip4.ports.driver import Driver, Workers
 from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.service.device import Device
 from minip4.runtime.service.server import Service, serve
@@ -35,34 +36,58 @@ from minip4.runtime.switch.port_settings import PortSettings
 from minip4.runtime.switch.tracing import TraceWriter
 
 SERVER_GRACE_S = 0.2  # grace period for pending calls when the switch terminates
+DRAIN_S = 1.0  # maximum time for queues and links
+KILLED_STATUS = -signal.SIGKILL  # as of a killed process
 
 
 def run_switch(options: SwitchOptions) -> int:
     """Run a switch until SIGTERM or SIGINT; return the exit status. Raises Minip4Error."""
     if options.sanitize:
-        _preload_sanitizer()
-    blob = _read(options.program)
-    try:
-        program = json.loads(blob)
-    except (ValueError, RecursionError) as error:
-        raise Minip4Error(f"{options.program}: expected BMv2 JSON: {error}") from error
-    if not isinstance(program, dict):
-        raise Minip4Error(f"{options.program}: expected BMv2 JSON, whose root is an object")
+        preload_sanitizer()
+    allow_open_files()
+    return asyncio.run(_run_until_signal(options))
+
+
+def allow_open_files() -> None:
+    """Set the limit of open files to the maximum, because each port needs about four."""
     hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    # each port needs about four open files
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
-    p4info = None if options.p4info is None else _read_p4info(options.p4info)
-    _check_address(options.grpc_server_addr)
-    if options.counters is not None and not options.counters.parent.is_dir():
-        raise Minip4Error(
-            f"--counters {options.counters}: {options.counters.parent} is not a directory"
-        )
-    return asyncio.run(_Switch(options).run(program, blob, p4info))
 
 
-class _Switch:
-    def __init__(self, options: SwitchOptions) -> None:
+async def _run_until_signal(options: SwitchOptions) -> int:
+    workers = Workers()
+    switch = Switch(options, workers)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, switch.request_end)
+    try:
+        return await switch.run()
+    finally:
+        workers.close()
+
+
+class Switch:
+    """A switch that run() runs until request_end().
+
+    The threads `workers` move its frames; `memory_links` is as in Driver. Messages are written to
+    `log` (default: stderr). The line that the switch is ready, and counters without --counters, are
+    written to `output` (default: stdout).
+    """
+
+    def __init__(
+        self,
+        options: SwitchOptions,
+        workers: Workers,
+        *,
+        memory_links: Mapping[int, tuple[str, int]] | None = None,
+        output: TextIO | None = None,
+        log: TextIO | None = None,
+    ) -> None:
         self._options = options
+        self._workers = workers
+        self._memory_links = memory_links or {}
+        self._output = output or sys.stdout
+        self._log = log or sys.stderr
+        self._log_fd = -1 if log is None else log.fileno()
         self._began_ns = time.monotonic_ns()  # start of timestamps, independent of the wall clock
         ports = [interface.port for interface in options.interfaces]
         self._settings = PortSettings(options, ports)
@@ -71,32 +96,53 @@ class _Switch:
         self._driver: Driver
         self._retired: list[dict[str, Any]] = []  # counters of the engines of earlier pipelines
         self._credentials = _credentials(options)
+        self._stopping = asyncio.Event()
+        self._is_killed = False
 
-    async def run(self, program: dict[str, Any], blob: bytes, p4info: p4i.P4Info | None) -> int:
+    def request_end(self, *, is_killed: bool = False) -> None:
+        """Make run() return, after queues and links are drained and the counters are written.
+
+        With `is_killed`, it returns immediately and writes no counters.
+        """
+        self._is_killed |= is_killed
+        self._stopping.set()
+
+    async def run(self) -> int:
+        """Run the switch; return the exit status. Raises Minip4Error."""
         options = self._options
-        stopping = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+        blob = _read(options.program)
+        program = _parse(options.program, blob)
+        p4info = None if options.p4info is None else _read_p4info(options.p4info)
+        _check_address(options.grpc_server_addr)
+        if options.counters is not None and not options.counters.parent.is_dir():
+            raise Minip4Error(
+                f"--counters {options.counters}: {options.counters.parent} is not a directory"
+            )
         self._engine = self._make_engine(program)
         controller_port = self._controller_port()
         self._settings.apply(self._engine)
         if options.trace is not None:
-            self._trace = TraceWriter(self._engine, options.trace)
+            self._trace = TraceWriter(self._engine, options.trace, self._output)
         device = Device(options.device_id, self._make_engine, self._install)
         if p4info is not None:
             try:
                 device.adopt(p4info, blob, self._engine)
             except StatusError as error:
                 raise Minip4Error(f"{options.p4info}: {error.message}") from error
-        self._driver = Driver(
+        # in a thread, because the kernel needs some milliseconds per interface
+        self._driver = await asyncio.to_thread(
+            Driver,
             self._engine,
             {interface.port: interface.name for interface in options.interfaces},
-            memory_links={link.port: (link.path, link.end) for link in options.memory_links},
+            workers=self._workers,
+            memory_links=self._memory_links,
             cpu_port=controller_port,
             capture_folder=options.pcap,
             loss_folder=options.drop_log,
             stamp_folder=options.stamp_log,
             snaplen=options.snaplen,
+            device_id=options.device_id,
+            log_fd=self._log_fd,
         )
         self._messages = Messages(device, self._driver, cpu_port=controller_port is not None)
         messages = self._messages
@@ -105,38 +151,44 @@ class _Switch:
             self._driver.interfaces, self._port_changed, self._driver.reopen
         )
         control = ControlServer(self, self._settings)
-        if options.control is not None:
-            await control.start(options.control)
-        self._driver.start()  # starts before a controller can replace the engine
-        self._interfaces.start()
-        messages.start(None if controller_port is None else self._driver.cpu_fd)
         try:
+            if options.control is not None:
+                await control.start(options.control)
+            self._driver.start()  # starts before a controller can replace the engine
+            self._interfaces.start()
+            messages.start(None if controller_port is None else self._driver.cpu_fd)
             server, port = await serve(
                 Service(device, messages), options.grpc_server_addr, self._credentials
             )
-        except OSError as error:
+        except (Minip4Error, OSError) as error:
             self._interfaces.stop()
+            messages.stop()
             self._driver.stop(0)
             control.stop()
+            if isinstance(error, Minip4Error):
+                raise
             raise Minip4Error(f"--grpc-server-addr {options.grpc_server_addr}: {error}") from error
         if self._trace is not None:
             self._trace.start()
-        print(f"minip4 switch: ready ({self._description(port)})", flush=True)
-        await stopping.wait()
+        print(f"minip4 switch: ready ({self._description(port)})", file=self._output, flush=True)
+        await self._stopping.wait()
         control.stop()
         self._interfaces.stop()
         messages.stop()
-        await server.stop(SERVER_GRACE_S)
-        self._driver.stop()
+        await server.stop(0 if self._is_killed else SERVER_GRACE_S)
+        await asyncio.to_thread(self._driver.stop, 0 if self._is_killed else DRAIN_S)
         if self._trace is not None:
-            self._trace.stop()
+            await asyncio.to_thread(self._trace.stop)
+        if self._is_killed:
+            return KILLED_STATUS
         errors = [
             self._driver.capture_error,
             self._trace.error if self._trace else None,
             self._write_counters(),
         ]
+        self._engine.close()
         for text in filter(None, errors):
-            print(f"minip4 switch: error: {text}", file=sys.stderr)
+            print(f"minip4 switch: error: {text}", file=self._log)
         return 1 if any(errors) else 0
 
     @property
@@ -192,7 +244,7 @@ class _Switch:
         """Write the counters; return the error, or None."""
         text, path = json.dumps(self.counters()), self._options.counters
         if path is None:
-            print(text, flush=True)
+            print(text, file=self._output, flush=True)
             return None
         try:
             path.write_text(text + "\n")
@@ -255,6 +307,16 @@ def _read(path: Path) -> bytes:
         raise Minip4Error(f"{path}: {error.strerror}") from error
 
 
+def _parse(path: Path, blob: bytes) -> dict[str, Any]:
+    try:
+        program = json.loads(blob)
+    except (ValueError, RecursionError) as error:
+        raise Minip4Error(f"{path}: expected BMv2 JSON: {error}") from error
+    if not isinstance(program, dict):
+        raise Minip4Error(f"{path}: expected BMv2 JSON, whose root is an object")
+    return program
+
+
 def _read_p4info(path: Path) -> p4i.P4Info:
     try:
         text = _read(path).decode()
@@ -289,7 +351,7 @@ def _credentials(options: SwitchOptions) -> grpc.ServerCredentials | None:
     )
 
 
-def _preload_sanitizer() -> None:
+def preload_sanitizer() -> None:
     """Restart this process with libasan loaded first, since it replaces the allocator."""
     if "libasan" in os.environ.get("LD_PRELOAD", ""):
         return

@@ -1,6 +1,5 @@
 """Writer of the trace of a running switch."""
 
-import sys
 import threading
 import time
 from pathlib import Path
@@ -15,14 +14,14 @@ STOP_S = 5.0  # grace period for a slow reader of a pipe
 
 
 class TraceFile:
-    """The output file of a trace; "-" is standard output. Raises Minip4Error."""
+    """The output file of a trace; "-" is `output`. Raises Minip4Error."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
+    def __init__(self, engine: Engine, path: Path, output: TextIO) -> None:
         self.error: str | None = None
         """Why the trace is incomplete, or None."""
         self._path = path
         try:
-            self._file: TextIO = sys.stdout if path == Path("-") else path.open("w")
+            self._file: TextIO = output if path == Path("-") else path.open("w")
         except OSError as error:
             raise Minip4Error(f"--trace {path}: {error.strerror}") from error
         self._trace = Trace(engine)
@@ -46,7 +45,7 @@ class TraceFile:
     def close(self) -> None:
         """Write the remaining blocks and close the file."""
         self.write(is_end=True)
-        if self._file is sys.stdout:
+        if self._path == Path("-"):
             return
         try:
             self._file.close()
@@ -60,8 +59,8 @@ class TraceFile:
 class TraceWriter:
     """A thread that writes a trace from start() to stop(); packets never wait for it."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
-        self._file = TraceFile(engine, path)
+    def __init__(self, engine: Engine, path: Path, output: TextIO) -> None:
+        self._file = TraceFile(engine, path, output)
         self._late: str | None = None
         self._path = path
         self._mutex = threading.Lock()

@@ -1,6 +1,7 @@
 """A switch of a virtual network: an engine on the event queue, with a P4Runtime service."""
 
 import json
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -68,7 +69,7 @@ class VirtualSwitch:
         self._settings.apply(self.dataplane)
         self._trace: TraceFile | None = None
         if options.trace is not None:
-            self._trace = TraceFile(self.dataplane, options.trace)
+            self._trace = TraceFile(self.dataplane, options.trace, sys.stdout)
         self.device = Device(options.device_id, self._make_engine, self._install, in_thread=False)
         try:
             self.device.adopt(program.p4info, program.blob, self.dataplane)

@@ -45,7 +45,6 @@ done"""
 # Constants of <sched.h>, <sys/mount.h> and <sys/prctl.h>; Python 3.10 and 3.11 lack them.
 CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWNET = 0x00020000, 0x20000000, 0x40000000
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
-MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
 
 
@@ -105,19 +104,6 @@ def inside(supervisor: socket.socket, *, interactive: bool) -> Iterator[Path]:
     os.environ["PATH"] = f"{Path(sys.prefix, 'bin')}{os.pathsep}{os.environ.get('PATH', '')}"
     os.environ["TMPDIR"] = tempfile.tempdir = os.fsdecode(folder + b"/tmp")
     yield Path(os.fsdecode(folder))
-
-
-@contextlib.contextmanager
-def memory_folder(parent: Path) -> Iterator[Path]:
-    """Mount a folder of files in memory; yield it. It also ends with the run's mount namespace."""
-    folder = parent / "memory"
-    folder.mkdir()
-    _system("mount", b"telemark", os.fsencode(folder), b"tmpfs", 0, None)
-    try:
-        yield folder
-    finally:
-        _system("umount2", os.fsencode(folder), MNT_DETACH)
-        folder.rmdir()
 
 
 def _system(call: str, *arguments: object) -> None:

@@ -1,4 +1,4 @@
-"""Network in real time: nodes are Mininet's namespaces, and each switch is a process."""
+"""Network in real time: nodes are Mininet's namespaces, and the switches share a process."""
 
 import contextlib
 import itertools
@@ -28,10 +28,11 @@ from telemark.backends.backend import LinkEnd, Outcome, Settings
 from telemark.backends.real.applications import ApplicationProcess
 from telemark.backends.real.bmv2_thrift.client import ThriftCalls
 from telemark.backends.real.flow_processes import build_program
-from telemark.backends.real.isolation import DISABLE_IPV6, memory_folder
+from telemark.backends.real.isolation import DISABLE_IPV6
 from telemark.backends.real.mininet_cli import end_command, run_cli
+from telemark.backends.real.scheduling import SWITCH_PRIORITY, set_priority
 from telemark.backends.real.shell import Shell
-from telemark.backends.real.switch_starter import SwitchStarter
+from telemark.backends.real.switch_group import SwitchGroup
 from telemark.backends.real.targets.bmv2 import PANEL, Bmv2Switch, panel_interface
 from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings
 from telemark.backends.real.traffic import FrameSender, ProcessTrafficDriver
@@ -76,11 +77,13 @@ class MininetBackend:
                 f"host {unlinked[0]}: has no link; in real time, each host needs a link"
             )
         check_interfaces(settings.topo, settings.target)
-        starter = SwitchStarter()  # imports its modules while programs are compiled
-        exit_stack.callback(starter.close)
-        memory = None
-        if settings.wires == "memory" and settings.target == "minip4":
-            memory = exit_stack.enter_context(memory_folder(settings.folder))
+        # imports its modules while programs are compiled
+        group = SwitchGroup(
+            settings.folder / "switches.log",
+            sanitize=any("--sanitize" in each for each in settings.switch_options.values()),
+        )
+        exit_stack.callback(group.close)
+        set_priority(group.pid, SWITCH_PRIORITY)
         switch_settings = SwitchSettings(
             programs=settings.programs,
             folder=settings.folder,
@@ -90,8 +93,8 @@ class MininetBackend:
             stamp_log=settings.stamp_log,
             options=dict(settings.switch_options),
             device_ids=settings.device_ids,
-            starter=starter,
-            memory=memory,
+            group=group,
+            wires=settings.wires,
         )
         for program in {*settings.programs.values()}:
             # compile the program once, before the switches start

@@ -11,21 +11,23 @@ from telemark.errors import TestbedError
 
 Output = TypeVar("Output")
 Output_co = TypeVar("Output_co", covariant=True)
-HIGHEST_PRIORITY = -20  # nice value, see nice(2)
+# Nice values, see nice(2). If there are too few CPUs, switches come first. Then senders are slowed
+# down, instead of frames being lost in the sockets of switches.
+SWITCH_PRIORITY, RUN_PRIORITY = -20, -10
 
 
-def raise_priority(pid: int) -> None:
-    """Give the highest priority to a session leader and to the processes that it will start.
+def set_priority(pid: int, nice: int) -> None:
+    """Set the nice value of a session leader and of the processes that it will start.
 
     If the kernel groups tasks by session (autogroup, see sched(7)), nice values apply only within a
     session. Therefore, the session itself also gets the priority. Real-time scheduling is
     unsuitable, because the kernel reserves 50 ms of each second for other tasks
     (sched_rt_runtime_us).
     """
-    os.setpriority(os.PRIO_PROCESS, pid, HIGHEST_PRIORITY)
+    os.setpriority(os.PRIO_PROCESS, pid, nice)
     autogroup = Path(f"/proc/{pid}/autogroup")
     if autogroup.exists():
-        autogroup.write_text(str(HIGHEST_PRIORITY))
+        autogroup.write_text(str(nice))
 
 
 class Process(Protocol[Output_co]):

@@ -18,9 +18,10 @@ from typing import Any
 
 from telemark.backends.real.bmv2_thrift.bindings import PROGRAM
 from telemark.backends.real.bmv2_thrift.client import Thrift, ThriftCalls
-from telemark.backends.real.scheduling import raise_priority
+from telemark.backends.real.scheduling import SWITCH_PRIORITY, set_priority
+from telemark.backends.real.switch_group import describe_status
 from telemark.backends.real.targets.bmv2_counters import PANEL_PORTS, with_inner_counts
-from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings, describe_exit
+from telemark.backends.real.targets.minip4 import Minip4Switch, SwitchSettings
 from telemark.errors import TestbedError
 from telemark.programs import Program
 from telemark.topology.links import ETHERNET_BYTES, SWITCH_MTU
@@ -98,7 +99,7 @@ class Bmv2Switch(Minip4Switch):
                  *self._settings.options.get(self.name, ())],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
-        raise_priority(self._bmv2.pid)
+        set_priority(self._bmv2.pid, SWITCH_PRIORITY)
 
     def wait_ready(self) -> None:
         """Wait until the panel forwards and bmv2 responds; set the depths of bmv2's queues."""
@@ -126,7 +127,7 @@ class Bmv2Switch(Minip4Switch):
 
         Raises TestbedError if bmv2 had already stopped.
         """
-        is_up = self._process is not None
+        is_up = self._running is not None
         super().finish()
         if is_up:
             self.counters = with_inner_counts(self.counters)
@@ -195,7 +196,7 @@ class Bmv2Switch(Minip4Switch):
         assert self._bmv2 is not None
         if (status := self._bmv2.poll()) is not None:
             lines = self._bmv2_log.read_text().strip().splitlines() or ["no output"]
-            raise TestbedError(f"switch {self.name}: bmv2 {describe_exit(status)}: {lines[-1]}")
+            raise TestbedError(f"switch {self.name}: bmv2 {describe_status(status)}: {lines[-1]}")
 
     def _end_bmv2(self) -> None:
         if self._bmv2 is not None:

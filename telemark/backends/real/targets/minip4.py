@@ -1,28 +1,25 @@
-"""The minip4 target: `minip4 switch` as a Mininet switch."""
+"""The minip4 target: a Mininet switch that runs minip4."""
 
 import json
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mininet.link import Intf
 from mininet.node import Switch
 
 from minip4.runtime.switch.control import call
 from telemark.backends.backend import derive_seed
 from telemark.backends.real.bmv2_thrift.client import Thrift
-from telemark.backends.real.scheduling import raise_priority, wait_for_output
+from telemark.backends.real.scheduling import wait_for_output
 from telemark.backends.real.shell import Shell
-from telemark.backends.real.switch_starter import SwitchProcess, SwitchStarter
+from telemark.backends.real.switch_group import GroupedSwitch, SwitchGroup, describe_status
 from telemark.errors import TestbedError
 from telemark.programs import Program
 from telemark.topology import links
 
 # Two runs can use the same ports, because each run has its own loopback interface.
 GRPC_BASE_PORT = 9550
-READY = "minip4 switch: ready"
 STOP_S = 10.0  # maximum time for draining queues and links
 
 
@@ -38,12 +35,12 @@ class SwitchSettings:
     stamp_log: bool
     options: dict[str, Sequence[str]]  # map from switch to further options of `minip4 switch`
     device_ids: Mapping[str, int]  # by switch
-    starter: SwitchStarter
-    memory: Path | None = None  # folder for memory links between switches; None: use interfaces
+    group: SwitchGroup
+    wires: str  # "memory": links between switches in memory; "veth": interfaces
 
 
 class Minip4Switch(Shell, Switch):
-    """Switch process in the run's root namespace, with P4Runtime on 127.0.0.1.
+    """Switch in the run's root namespace, with P4Runtime on 127.0.0.1.
 
     start() does not wait until the switch is ready, so that many switches start in parallel. Use
     wait_ready().
@@ -60,7 +57,7 @@ class Minip4Switch(Shell, Switch):
         self.device_id = settings.device_ids[name]
         super().__init__(name, **{**params, "dpid": f"{self.device_id:x}"})
         self._settings = settings
-        self._process: SwitchProcess | None = None
+        self._running: GroupedSwitch | None = None
         # the topology may set the port of a switch
         port = params.get("grpc_port", GRPC_BASE_PORT + self.device_id)
         self.grpc_address = f"127.0.0.1:{port}"
@@ -71,47 +68,43 @@ class Minip4Switch(Shell, Switch):
         self.counters: dict[str, Any] = {}  # counters of `minip4 switch`; set by finish()
 
     def start(self, _controllers: object) -> None:
-        """Start the switch process."""
-        self._process = self._settings.starter.start(self._arguments(), self.log_path)
-        raise_priority(self._process.pid)
+        """Start the switch."""
+        self._running = self._settings.group.start(
+            self._arguments(), self._memory_links(), self.log_path
+        )
 
     def wait_ready(self) -> None:
-        """Wait until the switch forwards and responds.
-
-        Raises TestbedError if the process has exited.
-        """
-        assert self._process is not None
-        # The loop ends even if the process exits, because its output ends then.
-        if not any(line.startswith(READY) for line in self._process.stdout):
-            raise self._ended(self._process.wait())
+        """Wait until the switch forwards and responds. Raises TestbedError if it has ended."""
+        assert self._running is not None
+        if not self._running.wait_ready():
+            raise self._ended(self._running)
 
     def request_end(self) -> None:
-        """Ask the switch process to end. It then drains its queues and writes its counters."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
+        """Ask the switch to end. It then drains its queues and writes its counters."""
+        if self._running is not None:
+            self._running.end()
 
     def finish(self) -> None:
-        """Wait for the end of the switch process, and read its counters.
+        """Wait for the end of the switch, and read its counters.
 
         Does nothing if the user stopped the switch in the CLI.
         """
-        if self._process is None:
+        if self._running is None:
             return
-        wait_for_output(self._process, STOP_S, f"switch {self.name}")
-        status = self._process.returncode
-        self._process = None
-        if status:
-            raise self._ended(status)
+        wait_for_output(self._running, STOP_S, f"switch {self.name}")
+        ended, self._running = self._running, None
+        if ended.returncode:
+            raise self._ended(ended)
         self.counters = json.loads(self._counters_path.read_text())
 
     def connected(self) -> bool:
-        """Return whether the process runs. Mininet's class Switch defines this method."""
-        return self._process is not None and self._process.poll() is None
+        """Return whether the switch runs. Mininet's class Switch defines this method."""
+        return self._running is not None and self._running.poll() is None
 
     def check_alive(self) -> None:
-        """Raise TestbedError if the switch process has stopped unexpectedly."""
-        if self._process is not None and (status := self._process.poll()) is not None:
-            raise self._ended(status)
+        """Raise TestbedError if the switch has stopped unexpectedly."""
+        if self._running is not None and self._running.poll() is not None:
+            raise self._ended(self._running)
 
     def set_link(self, port: int, **changes: Any) -> None:
         """Change parameters of the link at a port (see addLink()) while the switch runs.
@@ -134,23 +127,27 @@ class Minip4Switch(Shell, Switch):
         return counters
 
     def stop(self, deleteIntfs: bool = True) -> None:
-        """Kill the switch process, and remove the interfaces."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        """Kill the switch, and remove the interfaces."""
+        if self._running is not None:
+            self._running.kill()
+            self._running.communicate()
+            self._running = None
         super().stop(deleteIntfs)
 
     @property
     def _counters_path(self) -> Path:
         return self._settings.folder / f"{self.name}-counters.json"
 
-    def _ended(self, status: int) -> TestbedError:
-        return TestbedError(f"switch {self.name} {describe_exit(status)}: {self._last_log()}")
-
-    def _last_log(self) -> str:
+    def _ended(self, ended: GroupedSwitch) -> TestbedError:
+        """Return the error for a switch that has ended."""
+        assert ended.returncode is not None
+        if ended.is_lost:
+            return TestbedError(f"switch {self.name}: {self._settings.group.describe_exit()}")
         lines = self.log_path.read_text().strip().splitlines()
-        return lines[-1] if lines else "no output"
+        return TestbedError(
+            f"switch {self.name} {describe_status(ended.returncode)}: "
+            f"{lines[-1] if lines else 'no output'}"
+        )
 
     def _arguments(self) -> list[str]:
         """Return the arguments of `minip4 switch`."""
@@ -171,16 +168,18 @@ class Minip4Switch(Shell, Switch):
                 command += ["-i", f"{port}@{interface.name}"]
                 seed = derive_seed(settings.seed, interface.name)
                 command += links.link_option(port, interface.params, seed)
-                command += self._memory_link(port, interface)
         return command
 
-    def _memory_link(self, port: int, interface: Intf) -> list[str]:
-        """Return the option for a memory link; none if the neighbour is not a minip4 switch."""
-        ends = [interface.link.intf1, interface.link.intf2]
-        if self._settings.memory is None or any(type(end.node) is not Minip4Switch for end in ends):
-            return []
-        path = self._settings.memory / f"{ends[0].name}-{ends[1].name}"
-        return ["--memory-link", f"{port}:{path},{ends.index(interface)}"]
+    def _memory_links(self) -> dict[int, tuple[str, int]]:
+        """Return the memory links of ports to other minip4 switches."""
+        found = {}
+        for interface, port in self.ports.items():
+            if interface.name == "lo" or self._settings.wires != "memory":
+                continue
+            ends = [interface.link.intf1, interface.link.intf2]
+            if all(type(end.node) is Minip4Switch for end in ends):
+                found[port] = f"{ends[0].name}-{ends[1].name}", ends.index(interface)
+        return found
 
     def _program_options(self) -> list[str]:
         """Return the arguments for the P4 program and P4Runtime."""
@@ -188,10 +187,3 @@ class Minip4Switch(Shell, Switch):
             str(self.blob_path), "--p4info", str(self.p4info_path),
             "--grpc-server-addr", self.grpc_address, *self._settings.options.get(self.name, ()),
         ]  # fmt: skip
-
-
-def describe_exit(status: int) -> str:
-    """Describe the exit status of a process."""
-    return (
-        f"ended by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
-    )
