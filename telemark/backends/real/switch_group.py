@@ -1,4 +1,4 @@
-"""Switches that share a process; see minip4.runtime.switch.group."""
+"""Switches that share a process; see minip4.switch_group."""
 
 import contextlib
 import json
@@ -94,7 +94,7 @@ class SwitchGroup:
         self.log = log
         self._channel, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with end, log.open("w") as errors:
-            command = [sys.executable, "-m", "minip4.runtime.switch.group", str(end.fileno())]
+            command = [sys.executable, "-m", "minip4.switch_group", str(end.fileno())]
             self._process = subprocess.Popen(
                 [*command, *(["--sanitize"] if sanitize else [])], pass_fds=[end.fileno()],
                 stdin=subprocess.DEVNULL, stderr=errors, start_new_session=True,

@@ -1,6 +1,6 @@
 """A process with several switches: their frames to each other never leave the process.
 
-python -m minip4.runtime.switch.group FD [--sanitize]
+python -m minip4.switch_group FD [--sanitize]
 
 FD is a Unix socket (SOCK_SEQPACKET). Each message starts a switch. It is a JSON object with the
 `arguments` of `minip4 switch`, and with `memory_links`: the links to switches of this process
