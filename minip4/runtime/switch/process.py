@@ -180,6 +180,7 @@ class Switch:
         if self._trace is not None:
             await asyncio.to_thread(self._trace.stop)
         if self._is_killed:
+            self._engine.close()
             return KILLED_STATUS
         errors = [
             self._driver.capture_error,
