@@ -68,7 +68,7 @@ async def serve(channel: socket.socket) -> None:
 async def _run(message: dict[str, Any], descriptors: list[int], workers: Workers) -> None:
     """Run a switch; write its exit status."""
     with (
-        contextlib.suppress(BrokenPipeError),  # the other end is closed, so nobody reads the status
+        contextlib.suppress(ConnectionError),  # the other end is closed, so nobody reads the status
         socket.socket(fileno=descriptors[0]) as connection,
         connection.makefile("w") as output,
         open(descriptors[1], "w", buffering=1) as log,
@@ -105,7 +105,10 @@ def _commands(connection: socket.socket, switch: Switch) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def receive() -> None:
-        commands = connection.recv(COMMANDS_SIZE)
+        try:
+            commands = connection.recv(COMMANDS_SIZE)
+        except ConnectionResetError:  # the other end has not read all output
+            commands = b""
         if not commands:
             loop.remove_reader(connection)
         switch.request_end(is_killed=commands != b"end\n")

@@ -90,16 +90,21 @@ static void wake(struct worker *worker)
         eventfd_write(worker->wake_fd, 1);
 }
 
-void task_notify(struct task *task)
+/* Put a task on the stack of its worker. */
+static void put_notified(struct task *task)
 {
-    if (atomic_exchange(&task->is_notified, true))
-        return;
     struct worker *worker = atomic_load(&task->worker);
     struct task *top = atomic_load(&worker->notified);
     do
         task->next_notified = top;
     while (!atomic_compare_exchange_weak(&worker->notified, &top, task));
     wake(worker);
+}
+
+void task_notify(struct task *task)
+{
+    if (!atomic_exchange(&task->is_notified, true))
+        put_notified(task);
 }
 
 static void add_member(struct worker *worker, struct task *task)
@@ -124,11 +129,11 @@ static void take_notified(struct worker *worker)
     }
     for (struct task *task = reversed, *next; task; task = next) {
         next = task->next_notified;
-        atomic_exchange(&task->is_notified, false);
         if (atomic_load(&task->worker) != worker) { /* it was moved */
-            task_notify(task);
+            put_notified(task); /* it stays notified, so the other worker cannot free it */
             continue;
         }
+        atomic_exchange(&task->is_notified, false);
         if (!task->is_member)
             add_member(worker, task);
         enqueue(worker, task);
@@ -363,10 +368,12 @@ static int start_thread(struct workers *workers, struct worker *worker)
     for (unsigned i = 0; i < sizeof CRASHES / sizeof *CRASHES; i++)
         sigdelset(&others, CRASHES[i]);
     pthread_sigmask(SIG_SETMASK, &others, &before);
-    errno = pthread_create(&worker->thread, NULL, run, worker);
+    pthread_t thread; /* pthread_create() may change it even if it fails */
+    errno = pthread_create(&thread, NULL, run, worker);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (errno)
         return -1;
+    worker->thread = thread;
     pthread_setname_np(worker->thread, "minip4-ports");
     return 0;
 }

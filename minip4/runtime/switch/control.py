@@ -44,25 +44,33 @@ class ControlServer:
         }
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
+        self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self, path: Path) -> None:
         """Listen on a socket that only this user can access. Raises Minip4Error."""
         _remove_stale(path)
-        mask = os.umask(0o177)
+        listener = socket.socket(socket.AF_UNIX)
+        os.fchmod(listener.fileno(), 0o600)  # unlike a umask, it does not affect other switches
         try:
-            self._server = await asyncio.start_unix_server(self._serve, path, limit=LINE_LIMIT)
+            listener.bind(os.fspath(path))
         except OSError as error:
+            listener.close()
             raise Minip4Error(f"--control {path}: {error.strerror or error}") from error
-        finally:
-            os.umask(mask)
+        self._server = await asyncio.start_unix_server(self._serve, sock=listener, limit=LINE_LIMIT)
         self._path = path
 
     def stop(self) -> None:
+        """Stop listening and close the connections."""
+        for connection in self._connections:
+            connection.cancel()
         if self._server is not None and self._path is not None:
             self._server.close()
             self._path.unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
         try:
             while line := await reader.readline():
                 writer.write(json.dumps(self.answer(line)).encode() + b"\n")
@@ -71,6 +79,7 @@ class ControlServer:
         except (ValueError, ConnectionError):
             pass
         finally:
+            self._connections.discard(task)
             writer.close()
 
     def answer(self, line: bytes) -> dict[str, Any]:

@@ -119,6 +119,24 @@ class Switch:
                 f"--counters {options.counters}: {options.counters.parent} is not a directory"
             )
         self._engine = self._make_engine(program)
+        try:
+            await self._forward(p4info, blob)
+            if self._is_killed:
+                return KILLED_STATUS
+            errors = [
+                self._driver.capture_error,
+                self._trace.error if self._trace else None,
+                self._write_counters(),
+            ]
+        finally:
+            self._engine.close()
+        for text in filter(None, errors):
+            print(f"minip4 switch: error: {text}", file=self._log)
+        return 1 if any(errors) else 0
+
+    async def _forward(self, p4info: p4i.P4Info | None, blob: bytes) -> None:
+        """Forward frames and serve controllers until request_end(). Raises Minip4Error."""
+        options = self._options
         controller_port = self._controller_port()
         self._settings.apply(self._engine)
         if options.trace is not None:
@@ -151,46 +169,38 @@ class Switch:
             self._driver.interfaces, self._port_changed, self._driver.reopen
         )
         control = ControlServer(self, self._settings)
+        server: grpc.aio.Server | None = None
+        is_drained = False
         try:
             if options.control is not None:
                 await control.start(options.control)
             self._driver.start()  # starts before a controller can replace the engine
             self._interfaces.start()
             messages.start(None if controller_port is None else self._driver.cpu_fd)
-            server, port = await serve(
-                Service(device, messages), options.grpc_server_addr, self._credentials
+            server, port = await self._serve(Service(device, messages))
+            if self._trace is not None:
+                self._trace.start()
+            print(
+                f"minip4 switch: ready ({self._description(port)})", file=self._output, flush=True
             )
-        except (Minip4Error, OSError) as error:
+            await self._stopping.wait()
+            is_drained = not self._is_killed
+        finally:  # also after an error, because other switches of this process continue
+            control.stop()
             self._interfaces.stop()
             messages.stop()
-            self._driver.stop(0)
-            control.stop()
-            if isinstance(error, Minip4Error):
-                raise
-            raise Minip4Error(f"--grpc-server-addr {options.grpc_server_addr}: {error}") from error
-        if self._trace is not None:
-            self._trace.start()
-        print(f"minip4 switch: ready ({self._description(port)})", file=self._output, flush=True)
-        await self._stopping.wait()
-        control.stop()
-        self._interfaces.stop()
-        messages.stop()
-        await server.stop(0 if self._is_killed else SERVER_GRACE_S)
-        await asyncio.to_thread(self._driver.stop, 0 if self._is_killed else DRAIN_S)
+            if server is not None:
+                await server.stop(SERVER_GRACE_S if is_drained else 0)
+            await asyncio.to_thread(self._driver.stop, DRAIN_S if is_drained else 0)
         if self._trace is not None:
             await asyncio.to_thread(self._trace.stop)
-        if self._is_killed:
-            self._engine.close()
-            return KILLED_STATUS
-        errors = [
-            self._driver.capture_error,
-            self._trace.error if self._trace else None,
-            self._write_counters(),
-        ]
-        self._engine.close()
-        for text in filter(None, errors):
-            print(f"minip4 switch: error: {text}", file=self._log)
-        return 1 if any(errors) else 0
+
+    async def _serve(self, service: Service) -> tuple[grpc.aio.Server, int]:
+        address = self._options.grpc_server_addr
+        try:
+            return await serve(service, address, self._credentials)
+        except OSError as error:
+            raise Minip4Error(f"--grpc-server-addr {address}: {error}") from error
 
     @property
     def dataplane(self) -> Dataplane:

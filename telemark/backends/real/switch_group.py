@@ -73,7 +73,10 @@ class GroupedSwitch:
 
     def _receive(self) -> list[str]:
         """Wait for output; return its complete lines. Sets the exit status at the end."""
-        part = self._connection.recv(1 << 16)
+        try:
+            part = self._connection.recv(1 << 16)
+        except ConnectionResetError:  # the process has ended without reading a command
+            part = b""
         if not part:
             self.is_lost = True
             self.returncode = self._group.exit_status()

@@ -5,7 +5,9 @@ Effects are changes of links and queues.
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,6 +134,43 @@ def test_over_the_socket(target: Target, tmp_path: Path) -> None:
     asyncio.run(scene())
     with pytest.raises(Minip4Error, match="no response from a switch"):
         call(path, "counters")
+
+
+def test_servers_that_start_together_keep_the_umask(target: Target, tmp_path: Path) -> None:
+    """Switches of one process share the umask."""
+
+    async def scene() -> None:
+        servers = [ControlServer(target, target.settings) for _ in range(2)]
+        await asyncio.gather(*(s.start(tmp_path / str(n)) for n, s in enumerate(servers)))
+        for server in servers:
+            server.stop()
+
+    before = os.umask(0o022)
+    try:
+        asyncio.run(scene())
+    finally:
+        after = os.umask(before)
+    assert after == 0o022
+
+
+def test_stop_closes_connections(target: Target, tmp_path: Path) -> None:
+    """The process may continue with other switches, and the engine of this one is closed."""
+    path = tmp_path / "s.sock"
+
+    async def scene() -> bytes:
+        await target.server.start(path)
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(request := b'{"call": "counters"}\n')
+        assert await reader.readline()
+        target.server.stop()
+        writer.write(request)
+        answer = b""
+        with contextlib.suppress(ConnectionResetError):
+            answer = await reader.readline()
+        writer.close()
+        return answer
+
+    assert asyncio.run(scene()) == b""
 
 
 def test_a_socket_that_was_left_behind_is_replaced(target: Target, tmp_path: Path) -> None:

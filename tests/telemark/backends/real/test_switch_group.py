@@ -65,6 +65,17 @@ def test_a_group_that_has_ended_is_reported(group: SwitchGroup, tmp_path: Path) 
         group.start(["missing.json"], {}, tmp_path / "log")
 
 
+def test_a_switch_whose_group_ends_before_it_reads_a_command_is_lost(
+    group: SwitchGroup, tmp_path: Path
+) -> None:
+    os.kill(group.pid, signal.SIGSTOP)
+    switch = group.start(["missing.json"], {}, tmp_path / "log")
+    switch.end()
+    os.kill(group.pid, signal.SIGKILL)
+    switch.communicate()
+    assert (switch.is_lost, switch.returncode) == (True, -signal.SIGKILL)
+
+
 def test_a_switch_that_is_killed_does_not_disturb_the_others(
     start_experiment: StartExperiment,
 ) -> None:
