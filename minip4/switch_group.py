@@ -40,10 +40,11 @@ MAX_THREADS = 64  # for switches that start or stop, which mostly wait for the k
 USAGE_STATUS, CRASH_STATUS = 2, 1
 
 
-async def serve(channel: socket.socket) -> None:
+async def serve(channel: socket.socket, *, is_sanitized: bool) -> None:
     """Run switches until the other end closes the channel and all switches have ended."""
     workers = Workers(len(os.sched_getaffinity(0)))
-    workers.report_crashes()
+    if not is_sanitized:  # AddressSanitizer has its own report
+        workers.report_crashes()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(MAX_THREADS))
     tasks: set[asyncio.Task[None]] = set()
@@ -121,8 +122,9 @@ def _commands(connection: socket.socket, switch: Switch) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    if "--sanitize" in sys.argv:
+    is_sanitized = "--sanitize" in sys.argv
+    if is_sanitized:
         preload_sanitizer()
     allow_open_files()
     ctypes.CDLL(None).prctl(PR_SET_NAME, b"minip4", 0, 0, 0)  # for ps and top
-    asyncio.run(serve(socket.socket(fileno=int(sys.argv[1]))))
+    asyncio.run(serve(socket.socket(fileno=int(sys.argv[1])), is_sanitized=is_sanitized))

@@ -155,13 +155,16 @@ class Driver:
     def swap(self, engine: EngineHandle) -> None:
         """Drive another engine.
 
-        Frames that arrive during the swap wait in the rings and are not lost.
-
-        Frames in the queues and links of the old engine are lost.
+        Frames that arrive during the swap wait in the rings and are not lost. Frames in the queues
+        and links of the old engine are lost. Raises DriverError; the old engine then continues.
         """
         old_library, old, old_engine = self._library, self._handle, self._engine
+        try:
+            self._handle = self._create(engine)
+        except DriverError:
+            self._library, self._engine = old_library, old_engine
+            raise
         old_library.ports_stop(old, 0)
-        self._handle = self._create(engine)
         self._library.ports_adopt(self._handle, old)
         old_library.ports_destroy(old, None, 0)
         del old_engine  # no thread runs its code any more

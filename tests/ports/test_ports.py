@@ -283,6 +283,15 @@ def test_no_stamp_is_earlier_than_its_frame(engine: Forwarder, tmp_path: Path) -
     assert all(stamp >= sent for stamp, sent in zip(stamps_ns, sent_ns, strict=True))
 
 
+def test_a_swap_that_fails_changes_nothing(driver: Driver) -> None:
+    driver._log_fd = 1 << 20  # no such descriptor
+    with pytest.raises(DriverError, match="cannot create the driver"):
+        driver.swap(Forwarder())
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
+        sender.send(sent := frame(60))
+        assert receiver.recv(65536) == sent
+
+
 def test_swap_loses_no_frame(driver: Driver, engine: Forwarder) -> None:
     count = 20_000
 
