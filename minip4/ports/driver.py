@@ -113,6 +113,8 @@ class Driver:
         self._first_library = engine.library
         self._has_own_workers = workers is None
         self._workers = workers or Workers()
+        self._library: SimpleNamespace
+        self._engine: tuple[EngineHandle, ctypes.CDLL]
         self._handle: ctypes.c_void_p | None = self._create(engine)
         try:
             for number, interface in ports.items():
