@@ -249,7 +249,7 @@ def cost(
 ) -> dict[str, NDArray[np.float64]]:  # fmt: skip
     """Return the CPU time per packet in ns, minus the CPU time of an empty program.
 
-    The map goes from statistic to array of shape (rounds,).
+    The keys are the statistics. Each value is an array of shape (rounds,).
     """
     stream = zipf(options.packets, FLOWS, rng)
     rows = stream.rows

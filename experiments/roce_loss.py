@@ -387,8 +387,9 @@ def caption(options: argparse.Namespace) -> str:
         f"Lost records if a link with an RTT of {2 * DELAY_US / 1000:g} ms loses one record. One "
         f"of {ACK_EVERY} records requests an ACK, and the switch sends a probe after {PATIENCE} "
         f"records without a response; {plots.runs(1, options.time)}. (a) At "
-        f"{max(options.rate):,} records/s{fast}. (b) By number of records in flight, which are "
-        "sent after the lost record until PSNs are reset, from captures of the run with resync."
+        f"{max(options.rate):,} records/s{fast}. (b) Lost records for each number of records in "
+        "flight: those that the switch sends after the lost one, until it resets PSNs. The number "
+        "comes from captures of the run with resync."
         f"{row}"
     )
 

@@ -57,7 +57,7 @@ struct reading {
         _offset & (most);                                                                          \
     })
 
-/* Return a pointer to `size` bytes; NULL if the packet or the frame is too short. The code hides
+/* Return a pointer to `size` bytes; NULL if they exceed the IP packet or the frame. The code hides
  * from the compiler how its pointers are related. Otherwise, clang 19 checks one pointer, but reads
  * through another pointer, and the verifier rejects this. */
 static __always_inline void *read_at(const struct reading *reading, __u32 offset, __u32 size)

@@ -83,5 +83,5 @@ class Frequent:
 
     @property
     def pairs(self) -> int:
-        """Return the number of stored counts, in summaries and for the whole window together."""
+        """Return the number of stored counts: those of all summaries and of the whole window."""
         return sum(len(each.counts) for each in self._summaries) + len(self._counts)

@@ -1,4 +1,4 @@
-"""Dropped packets and dead flows of all networks in a run.
+"""Dropped packets, and flows that lost all their packets, of all networks in a run.
 
 The packet accounting balances even if a switch drops every packet, or if a host drops every frame
 because of a wrong checksum. Therefore a run reports unexpected drops, and fails if a flow lost all
@@ -54,7 +54,7 @@ class Drop:
 
 @dataclass
 class DropReport:
-    """Dropped packets and dead flows of all networks in a run."""
+    """Dropped packets, and flows that lost all their packets, of all networks in a run."""
 
     drops: list[Drop] = field(default_factory=list)
     flows: list[str] = field(default_factory=list)  # descriptions of flows that lost all packets

@@ -46,7 +46,7 @@ class CheckoutFingerprint:
         return cls(_below(script), _hashes(map(_below, {script, *code})), _versions())
 
     def difference(self) -> str:
-        """Describe a difference between this process and the fingerprint; "" if there is none."""
+        """Describe how this process differs from the fingerprint; "" if it does not."""
         for name, found in _hashes(self.code).items():
             if found != self.code[name]:
                 return f"{REPOSITORY / name} differs from the client's file; update the checkout"

@@ -33,8 +33,8 @@ SHARED = Path(__file__).parents[1] / "results" / "page"  # parts that index.html
 MAX_MESSAGES = 20_000  # of collectors and experiments; the oldest ones are removed
 ALIVE_S = 15.0  # interval of comments, which reveal that a browser has closed the connection
 REQUEST_S = 10.0  # maximum time to receive a request or to send a part of a response
-# Maximum share of a CPU for reading counters in real time: 2.5 % of a machine with two CPUs. Reading
-# those of 80 switches takes 30 ms, for example, so that the page shows them every 0.6 s.
+# Maximum share of a CPU for reading counters in real time: 2.5 % of a machine with two CPUs. For
+# example, reading the counters of 80 switches takes 30 ms, so the page shows them every 0.6 s.
 MAX_CPU_SHARE = 0.05
 END_S = 1.0  # maximum time to send the last event
 MAX_SPEED_BYTES = 32

@@ -28,7 +28,8 @@ class FiveHops(Topo):
         self.addLink("h1", "s1")
         self.addLink("s5", "h2")
 """
-# Headers of a data segment (with timestamps), and INT before the last switch.
+# Bytes of a data segment's payload, of its headers (with timestamps), and of INT before the last
+# switch.
 SEGMENT, HEADERS, INT = 1448, 14 + 20 + 32, 16 + 4 * 8
 BODY = """
 flow = TcpFlow(1, "h1", "h2", duration_s=1.5)

@@ -48,7 +48,7 @@ class LineWithCollector(Line):
 def traced(
     folder: Path, flow: IoamFlow, frames: int = 3, *, rate_bps: float = 0, **options: Any
 ) -> tuple[list[bytes], list[Report], dict[str, dict[str, int]]]:
-    """Send frames through the domain; return received frames, reports, and nonzero events."""
+    """Send frames through the domain; return received frames, reports, nonzero event counters."""
 
     async def main(run: Run) -> tuple[list[bytes], list[Report], dict[str, dict[str, int]]]:
         link = {"rate_bps": rate_bps} if rate_bps else {}

@@ -39,7 +39,7 @@ UDP_PROTOCOL = 17
 
 @dataclass
 class Wire:
-    """The line h1 - s1 - s2 - s3 - h2, with all frames that h1 sent to h2."""
+    """The line h1 - s1 - s2 - s3 - h2; captures contain all frames that h1 sent to h2."""
 
     net: Network
     hops: list[Hop]

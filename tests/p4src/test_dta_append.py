@@ -114,7 +114,7 @@ def test_unknown_lists_are_not_written(number: int) -> None:
 
 
 def test_lists_have_the_registers_that_they_were_given() -> None:
-    """Lists use only the registers of their own service, from number `first` on."""
+    """The lists of a service use only its own register cells, which begin at `first`."""
     translator = Gatherer()
     translator.lists(2, batches=4, count=4, first=8)
     for _ in range(3):

@@ -198,7 +198,7 @@ def test_a_report_that_is_too_long_to_wait_goes_by_itself() -> None:
 def test_a_report_that_never_came_back_leaves_a_gap() -> None:
     """If 5 numbered reports get lost in the switch, the sequence numbers of groups have a gap.
 
-    The gap is like that of lost reports without groups.
+    The gap is as large as if the same reports were lost without grouping.
     """
     switch = Grouping(2)
     switch.reported(udp())

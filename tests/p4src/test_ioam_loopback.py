@@ -154,7 +154,7 @@ def test_a_copy_does_not_leave_the_domain() -> None:
     "option",
     [
         Trace(TraceType.HOP_NODE, NAMESPACE, 0, remaining=4),  # no flag
-        Trace(SHORT, NAMESPACE, FLAG, remaining=8),  # more than hop limit and node id
+        Trace(SHORT, NAMESPACE, FLAG, remaining=8),  # has more fields than HOP_NODE
         Trace(TraceType.HOP_NODE, 9, FLAG, remaining=4),  # unknown namespace
     ],
     ids=["no flag", "other fields", "unknown namespace"],

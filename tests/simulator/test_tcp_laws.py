@@ -22,8 +22,9 @@ def test_a_queue_fills_the_link_as_its_size_lets_it(share: float) -> None:
     """Reno's goodput on a link with a queue equals theory, for queues of several sizes.
 
     The window grows by one segment per RTT, from half of the capacity of link and queue to this
-    capacity. If the window fits on the link, an RTT is the delay plus the transmission time of a
-    segment. The RTT of a larger window is the transmission time of the whole window.
+    capacity. If the window is at most the bandwidth-delay product, an RTT is the delay plus the
+    transmission time of a segment. The RTT of a larger window is the transmission
+    time of the whole window.
     """
     rate_bps, delay_us = 20_000_000, 30_000
     link = rate_bps * delay_us / 1e6 / 8 / FRAME + 1

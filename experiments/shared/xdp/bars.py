@@ -1,4 +1,4 @@
-"""Bar charts of candidates with medians, spread over rounds, and published values."""
+"""Bar charts of compared programs: median, spread over rounds, and published value."""
 
 import statistics
 from collections.abc import Mapping, Sequence

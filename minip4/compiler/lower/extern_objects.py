@@ -72,7 +72,7 @@ def cell_fields(of: types.Type) -> list[types.Type]:
 
 
 def _numbers(value: syntax.Constant | ExternObject) -> list[int]:
-    """Return the numbers in the initial value of a register."""
+    """Return the initial value of a register as a list of numbers, one per field."""
     if isinstance(value, tuple):
         return [number for part in value for number in _numbers(part)]
     if isinstance(value, syntax.EnumMember):

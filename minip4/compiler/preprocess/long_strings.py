@@ -1,9 +1,10 @@
 """Strings that span several lines, with the same result as in p4c.
 
-p4c's preprocessor (cpp) is line-based. In a string of several lines, it executes directives,
-replaces macros and merges blanks, except in the first line and in the part of the last line after
-the quote. Comments are preserved. Lines removed by directives become empty lines. If these are more
-than eight lines, cpp writes a line marker.
+p4c's preprocessor (cpp) is line-based: for cpp, a string ends with its line. Therefore it executes
+directives, replaces macros and merges blanks in all lines after the first, and in the last line up
+to the quote. For cpp, the text after this quote is a string, which it does not change. Comments are
+preserved. Lines removed by directives become empty lines. If these are more than eight lines, cpp
+writes a line marker.
 """
 
 from __future__ import annotations

@@ -243,7 +243,7 @@ def _write_cell(
 
 
 def _is_whole(register: ExternObject, fields: list[ir.Expression]) -> bool:
-    """Return whether one field is the number in a cell."""
+    """Return whether a cell consists of a single field of the same width."""
     return len(fields) == 1 and ir.width_of(fields[0]) == _number(register).width
 
 

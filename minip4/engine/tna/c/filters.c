@@ -19,7 +19,7 @@ static uint64_t decay(uint64_t time, uint64_t constant)
     if (!constant || time / constant >= MAX_EXPONENT)
         return 0;
     uint64_t fraction = (uint64_t)(((u128)(time % constant) << 62) / constant), result = ONE;
-    for (unsigned i = TERMS; i; i--) /* the series of e^-fraction, from its last term on */
+    for (unsigned i = TERMS; i; i--) /* Horner's method for the series of e^-fraction */
         result = ONE - product(fraction, result) / i;
     for (uint64_t i = time / constant; i; i--)
         result = product(result, ONE_BY_E);
