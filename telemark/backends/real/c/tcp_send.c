@@ -41,6 +41,7 @@ struct options {
     /* number of requests, each of `bytes`; 0 means no requests */
     uint64_t requests, response_bytes, think_ns;
     const char *records, *answers;
+    volatile uint64_t *written;  /* number of written bytes, for the page of --watch */
 };
 
 struct flow {
@@ -125,6 +126,7 @@ static void write_record(struct flow *flow)
     record.rtt_us = info.tcpi_rtt;
     if (fwrite(&record, sizeof record, 1, flow->records) != 1)
         fail("records");
+    *flow->options->written = flow->written;
     flow->next_record_ns = record.time_ns + INTERVAL_NS;
 }
 
@@ -298,6 +300,7 @@ static struct options parse(char **argv)
     options.think_ns = natural(argv[14]);
     options.records = argv[15];
     options.answers = argv[16];
+    options.written = map_count(argv[17], argv[18]);
     return options;
 }
 
@@ -308,10 +311,10 @@ int main(int argc, char **argv)
     FILE *answers;
     uint8_t byte;
 
-    if (argc != 17) {
+    if (argc != 19) {
         fprintf(stderr, "usage: tcp_send ADDRESS PORT SOURCE_PORT TOS BYTES DURATION_NS RATE_BPS "
                         "CONGESTION ECN ON_NS OFF_NS REQUESTS RESPONSE_BYTES THINK_NS RECORDS "
-                        "ANSWERS\n");
+                        "ANSWERS COUNTS NUMBER\n");
         return FLOW_UNUSABLE;
     }
     options = parse(argv);

@@ -4,6 +4,7 @@ The receiver records the actual arrivals.
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from telemark.backends.real.flow_processes import build_program
 from telemark.backends.real.traffic import RATE_NOT_KEPT
 from telemark.errors import TestbedError
 from telemark.traffic.flows import RECEIVED, SENT, Flow
+from telemark.watch import flow_counts
 
 ADDRESS, PORT, SOURCE_PORT = "127.0.0.1", 5001, 49153
 
@@ -25,7 +27,7 @@ ADDRESS, PORT, SOURCE_PORT = "127.0.0.1", 5001, 49153
 def exchange(
     folder: Path, *, rate_pps: float, count: int, payload: int = 22, tos: int = 0,
     received_flow: int = 1, received_tos: int | None = None, meanwhile: str = "",
-    max_lag_ns: int = 10**10, due: str = "-",
+    max_lag_ns: int = 10**10, due: str = "-", counts: int = -1,
 ) -> tuple[int, dict[str, int], dict[str, int]]:  # fmt: skip
     """Send one flow over the loopback of a network namespace.
 
@@ -37,11 +39,12 @@ def exchange(
     send, receive = build_program("send"), build_program("receive")
     script = f"""
 ip link set lo up
-{receive} {PORT} {received_flow} {payload} {received_tos} {folder}/received >{folder}/r.json &
+{receive} {PORT} {received_flow} {payload} {received_tos} {folder}/received {counts} 3 \
+    >{folder}/r.json &
 until grep -q ready {folder}/r.json; do :; done
 {sys.executable} -S -c 'import time; print(time.monotonic_ns() + 100_000_000)' >{folder}/start
 {send} {ADDRESS} {PORT} {SOURCE_PORT} 1 {rate_pps} {count} {payload} {tos} 64 32 \
-    {max_lag_ns} {folder}/sent {due} <{folder}/start >{folder}/s.json &
+    {max_lag_ns} {folder}/sent {due} {counts} 2 <{folder}/start >{folder}/s.json &
 sender=$!
 {meanwhile}
 wait $sender
@@ -51,7 +54,10 @@ wait %1
 exit $status
 """
     command = ["unshare", "--net", "bash", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=300,
+        pass_fds=() if counts < 0 else (counts,),
+    )  # fmt: skip
     assert done.returncode in (0, RATE_NOT_KEPT), done.stderr
     sent, received = (
         json.loads((folder / name).read_text().removeprefix("ready\n"))
@@ -72,6 +78,16 @@ def test_every_datagram_is_recorded_at_both_ends(tmp_path: Path) -> None:
     delay_ns = records[1]["received_ns"].astype(np.int64) - records[1]["sent_ns"].astype(np.int64)
     assert delay_ns.min() > -5000  # the two clocks are read sequentially
     assert np.median(delay_ns) < 5_000_000
+
+
+def test_counts_are_in_shared_memory(tmp_path: Path) -> None:
+    """The memory has old counts of the flow, and the counts of other flows do not change."""
+    counts = flow_counts.create()
+    os.pwrite(counts, flow_counts.PAIR.pack(10**9, 10**9) * 3, 0)
+    exchange(tmp_path, rate_pps=20_000, count=500, counts=counts)
+    reader = flow_counts.FlowCountReader(counts)
+    assert [reader.read(flow) for flow in range(3)] == [(10**9,) * 2, (500, 500), (10**9,) * 2]
+    os.close(counts)
 
 
 def test_the_schedule_is_kept(tmp_path: Path) -> None:
