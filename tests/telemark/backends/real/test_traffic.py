@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -80,14 +81,32 @@ def test_every_datagram_is_recorded_at_both_ends(tmp_path: Path) -> None:
     assert np.median(delay_ns) < 5_000_000
 
 
-def test_counts_are_in_shared_memory(tmp_path: Path) -> None:
-    """The memory has old counts of the flow, and the counts of other flows do not change."""
-    counts = flow_counts.create()
-    os.pwrite(counts, flow_counts.PAIR.pack(10**9, 10**9) * 3, 0)
+@pytest.fixture
+def counts() -> Iterator[int]:
+    """Memory in which the first three flows have sent 8 packets and received 7."""
+    found = flow_counts.create()
+    os.pwrite(found, flow_counts.PAIR.pack(8, 7) * 3, 0)
+    yield found
+    os.close(found)
+
+
+def test_counts_are_in_shared_memory(counts: int, tmp_path: Path) -> None:
     exchange(tmp_path, rate_pps=20_000, count=500, counts=counts)
     reader = flow_counts.FlowCountReader(counts)
-    assert [reader.read(flow) for flow in range(3)] == [(10**9,) * 2, (500, 500), (10**9,) * 2]
-    os.close(counts)
+    assert [reader.read(flow) for flow in range(3)] == [(8, 7), (500, 500), (8, 7)]
+
+
+def test_a_program_removes_the_count_of_an_earlier_flow(counts: int, tmp_path: Path) -> None:
+    command = ["unshare", "--net", build_program("receive"), PORT, 1, 22, 0, tmp_path / "received",
+               counts, 2 * 1 + flow_counts.RECEIVED]  # fmt: skip
+    with subprocess.Popen(
+        [*map(str, command)], stdout=subprocess.PIPE, pass_fds=[counts]
+    ) as receiver:
+        assert receiver.stdout is not None
+        receiver.stdout.readline()  # it is ready
+        found = flow_counts.FlowCountReader(counts).read(1)
+        receiver.terminate()
+    assert found == (8, 0)
 
 
 def test_the_schedule_is_kept(tmp_path: Path) -> None:
