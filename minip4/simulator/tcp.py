@@ -101,10 +101,9 @@ class Connections(Caller):
     def byte_counts(self, connection: int) -> tuple[int, int]:
         """Return how many bytes the source has written, and the destination has received."""
         result = self._result(connection)
-        return (
-            _last(result.progress, result.progress_count, TCP_PROGRESS, "written"),
-            _last(result.received, result.received_count, TCP_RECEIVED, "bytes"),
-        )
+        written = _last(result.progress, result.progress_count, TCP_PROGRESS, "written")
+        received = _last(result.received, result.received_count, TCP_RECEIVED, "bytes")
+        return max(written, received), received  # the sample of the source may be older
 
     def remove(self, connection: int) -> None:
         """End a connection immediately and free its ports."""

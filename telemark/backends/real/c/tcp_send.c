@@ -126,7 +126,6 @@ static void write_record(struct flow *flow)
     record.rtt_us = info.tcpi_rtt;
     if (fwrite(&record, sizeof record, 1, flow->records) != 1)
         fail("records");
-    *flow->options->written = flow->written;
     flow->next_record_ns = record.time_ns + INTERVAL_NS;
 }
 
@@ -201,7 +200,7 @@ static void write_all(struct flow *flow)
         }
         written = send(flow->fd, zeros, chunk, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (written > 0)
-            flow->written += (uint64_t)written;
+            *flow->options->written = flow->written += (uint64_t)written;
         else if (errno == EAGAIN)
             poll(&writable, 1, INTERVAL_NS / 1000000);
         else if (errno != EINTR)
