@@ -98,6 +98,13 @@ class Connections(Caller):
             result.retransmitted, result.is_acknowledged, result.has_failed, result.was_reset,
         )  # fmt: skip
 
+    def byte_counts(self, connection: int) -> tuple[int, int]:
+        """Return how many bytes the source has written, and the destination has received."""
+        result = self._result(connection)
+        written = _last(result.progress, result.progress_count, TCP_PROGRESS, "written")
+        received = _last(result.received, result.received_count, TCP_RECEIVED, "bytes")
+        return max(written, received), received  # the sample of the source may be older
+
     def remove(self, connection: int) -> None:
         """End a connection immediately and free its ports."""
         self._library.virtual_remove_tcp(self._handle, connection)
@@ -107,3 +114,10 @@ class Connections(Caller):
         if not self._library.virtual_tcp_result(self._handle, connection, byref(result)):
             raise EngineError("out of memory: segments were lost")
         return result
+
+
+def _last(start: int | None, count: int, dtype: np.dtype[np.void], name: str) -> int:
+    """Return a field of the last C record; 0 if there is no record."""
+    if not start or not count:
+        return 0
+    return int(copied(start + (count - 1) * dtype.itemsize, 1, dtype)[name][0])

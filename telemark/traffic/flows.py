@@ -167,7 +167,10 @@ class TrafficDriver(Protocol):
         """Schedule the start of the traffic."""
 
     def counts(self, flows: Sequence[int]) -> Mapping[int, tuple[int, int]]:
-        """Return how many packets these flows have sent and received, if this is already known."""
+        """Return how much these flows have sent and received, if this is already known.
+
+        The counts are packets of UDP flows, and bytes of TCP flows.
+        """
 
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:
         """See Traffic.finish()."""
@@ -236,6 +239,9 @@ class Traffic(Generic[Record]):
 
     async def __aexit__(self, *_error: object) -> None:
         await self._driver.stop()
+        if self._net.publisher is not None:
+            # flows that finish() did not end; later flows may have the same ids
+            self._net.publisher.end_flows(self._shown, {})
 
     async def finish(self, drain_s: float = 0.3) -> dict[int, Record]:
         """Wait until all packets are sent.
@@ -254,10 +260,8 @@ class Traffic(Generic[Record]):
             records = error.records
         self._net.drop_report.add_flows(self._net.name, records.values())
         if self._net.publisher is not None:
-            self._net.publisher.end_flows(self._shown, {
-                number: (len(record.sent), len(record.received))
-                for number, record in records.items() if isinstance(record, FlowRecord)
-            })  # fmt: skip
+            counts = {number: _final_counts(record) for number, record in records.items()}
+            self._net.publisher.end_flows(self._shown, counts)
         return cast("dict[int, Record]", records)  # the overloads of __init__ define the type
 
     def _reject_late(self, ready_ns: int) -> None:
@@ -288,6 +292,13 @@ def _describe_flows(net: "Network", flows: Sequence[AnyFlow]) -> list[dict[str, 
         }
         for flow, path in zip(flows, paths, strict=True)
     ]  # fmt: skip
+
+
+def _final_counts(record: AnyRecord) -> tuple[int, int]:
+    """Return how much a flow has sent and received: packets of UDP, or bytes of TCP."""
+    if isinstance(record, FlowRecord):
+        return len(record.sent), len(record.received)
+    return record.written_bytes, record.received_bytes
 
 
 def _check_sizes(flows: Sequence[AnyFlow], mtu_bytes: int) -> None:

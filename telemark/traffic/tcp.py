@@ -99,6 +99,11 @@ class TcpRecord:
         return int(self.progress["time_ns"][0])
 
     @property
+    def written_bytes(self) -> int:
+        """Number of bytes that the sender wrote to its connection."""
+        return int(self.progress["written"][-1])
+
+    @property
     def acknowledged_bytes(self) -> int:
         return int(self.progress["acknowledged"][-1])
 

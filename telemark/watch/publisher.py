@@ -1,7 +1,8 @@
 """The run's side of --watch: it starts the server process and sends measurements to it.
 
-In real time, the server process reads the control sockets of the switches itself, so the processes
-of the run have no additional work. In virtual time, the run sends measurements.
+In real time, the server process reads the control sockets of the switches and the counts of the
+flows itself, so the processes of the run have no additional work. In virtual time, the run sends
+measurements.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ from typing import Any
 
 from mininet.topo import Topo
 
+from telemark.watch import flow_counts
 from telemark.watch.display import Display
 from telemark.watch.measurement import measure, started
 
@@ -32,7 +34,8 @@ EXIT_S = 10.0  # maximum time until the server process ends
 MIN_STEP_NS, MAX_STEP_NS = 1_000, 1_000_000_000
 MAX_FLOWS = 200  # maximum number of flows that the page shows, per network
 
-FlowCounts = Mapping[int, tuple[int, int]]  # map from flow id to packets sent and received
+# map from flow id to packets (UDP) or bytes (TCP) sent and received
+FlowCounts = Mapping[int, tuple[int, int]]
 ReadCounts = Callable[[Sequence[int]], FlowCounts]
 
 
@@ -49,11 +52,14 @@ class WatchServer:
         self._channel, theirs = socket.socketpair()
         readable, writable = os.pipe()
         self._pipe = os.fdopen(writable, "wb")
+        self._flow_counts = os.fdopen(flow_counts.create(), "rb")
         with (
             socket.create_server(("127.0.0.1", 0)) as listener, theirs,
             open(readable, "rb") as pipe,
         ):  # fmt: skip
-            descriptors = [listener.fileno(), theirs.fileno(), pipe.fileno()]
+            descriptors = [
+                listener.fileno(), theirs.fileno(), pipe.fileno(), self._flow_counts.fileno(),
+            ]  # fmt: skip
             # in its own session, so that Ctrl-C reaches only the run
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "telemark.watch.server", *map(str, descriptors)],
@@ -63,7 +69,9 @@ class WatchServer:
         # before the first network, the page shows the time since now
         began_ns = 0 if is_virtual else time.monotonic_ns()
         display = Display(writable, began_ns=began_ns)
-        self.publisher = Publisher(self._channel, display, is_virtual=is_virtual)
+        self.publisher = Publisher(
+            self._channel, display, is_virtual=is_virtual, flow_counts=self._flow_counts.fileno()
+        )
         # not on the command line, which other users can read
         self.publisher.send({"name": name, "token": token, "is_virtual": is_virtual})
         note = " (the run waits until you open this page)" if is_virtual else ""
@@ -82,13 +90,20 @@ class WatchServer:
         self._process.kill()
         self._process.wait()
         self._channel.close()
+        self._flow_counts.close()
 
 
 class Publisher:
-    """Sends the networks of a run to the server process; in virtual time, it also paces the run."""
+    """Sends the networks of a run to the server process; in virtual time, it also paces the run.
 
-    def __init__(self, channel: socket.socket, display: Display, *, is_virtual: bool) -> None:
+    `flow_counts` is the descriptor of watch/flow_counts.py.
+    """
+
+    def __init__(
+        self, channel: socket.socket, display: Display, *, is_virtual: bool, flow_counts: int
+    ) -> None:
         self.display = display
+        self.flow_counts = flow_counts
         self._channel = channel
         self._is_virtual = is_virtual
         self._network: dict[str, Any] = {}
@@ -131,13 +146,13 @@ class Publisher:
         self.send({"flows": self._flows})
 
     def end_flows(self, flows: Iterable[dict[str, Any]], counts: FlowCounts) -> None:
-        """Send how many packets each flow has sent and received until its end."""
+        """Send how much each flow has sent and received until its end; the first call counts."""
         for flow in flows:
-            flow["counts"] = counts.get(flow["id"])
+            flow.setdefault("counts", counts.get(flow["id"]))
         self.send({"flows": self._flows})
 
     def _flow_counts(self) -> list[tuple[int, int] | None]:
-        """Return the current numbers of packets of all flows."""
+        """Return the current counts of all flows."""
         found: list[tuple[int, int] | None] = []
         for flows, read_counts in self._traffic:
             counts = read_counts([flow["id"] for flow in flows])

@@ -3,7 +3,8 @@
 The process receives JSON objects, one per line, over the connection from the run (publisher.py). It
 ends with this connection. In the other direction, it sends the speed of virtual time that the user
 selects. Collectors and experiments, which may be other processes, use a pipe (display.py). In real
-time, the server process reads the counters of the switches from their control sockets.
+time, the server process reads the counters of the switches from their control sockets, and the
+counts of the flows from shared memory (flow_counts.py).
 """
 
 import contextlib
@@ -15,7 +16,7 @@ import threading
 import time
 from base64 import b64encode
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import takewhile
@@ -25,6 +26,7 @@ from typing import Any, BinaryIO
 from minip4.errors import Minip4Error
 from minip4.runtime.switch.control import call
 from telemark.results.markup import text
+from telemark.watch.flow_counts import FlowCountReader
 from telemark.watch.measurement import measure
 from telemark.watch.publisher import UPDATE_S
 
@@ -246,10 +248,12 @@ def render(about: Mapping[str, Any]) -> tuple[str, str]:
 
 
 class Sampler:
-    """Thread that reads the counters of the switches of a network in real time."""
+    """Thread that reads the counters of a network's switches and flows in real time."""
 
-    def __init__(self, message: Mapping[str, Any], feed: Feed) -> None:
+    def __init__(self, message: Mapping[str, Any], feed: Feed, flow_counts: int) -> None:
         self._message, self._feed = message, feed
+        self._flow_counts = FlowCountReader(flow_counts)
+        self.flows: Sequence[Mapping[str, Any]] = []  # as the run described them
         self._stopped = threading.Event()
         # a daemon, because a switch that does not respond must not delay the end
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -271,7 +275,13 @@ class Sampler:
             if self._stopped.is_set():  # a switch responded late
                 return
             now_ns = time.monotonic_ns() - self._message["began_ns"]
-            self._feed.publish("measurement", measure(self._message["network"], counters, now_ns))
+            measurement = measure(self._message["network"], counters, now_ns)
+            # a flow that has ended has its final counts
+            flows = [
+                None if "counts" in flow else self._flow_counts.read(flow["id"])
+                for flow in self.flows
+            ]
+            self._feed.publish("measurement", measurement | {"flows": flows})
             cost_s = time.monotonic() - began_s
 
 
@@ -293,8 +303,11 @@ def received(file: BinaryIO) -> Iterator[dict[str, Any]]:
             yield message
 
 
-def serve(listener: socket.socket, channel: socket.socket, pipe: int) -> None:
-    """Serve the page until the run ends. `pipe` is the descriptor of the pipe of messages."""
+def serve(listener: socket.socket, channel: socket.socket, pipe: int, flow_counts: int) -> None:
+    """Serve the page until the run ends.
+
+    `pipe` is the descriptor of the pipe of messages, and `flow_counts` that of flow_counts.py.
+    """
     with channel.makefile("rb") as file:
         messages = received(file)
         about = next(messages, None)
@@ -311,8 +324,10 @@ def serve(listener: socket.socket, channel: socket.socket, pipe: int) -> None:
                 server.feed.publish("network", message["network"])
                 server.repeat_speed()
                 if message["control"]:
-                    sampler = Sampler(message, server.feed)
+                    sampler = Sampler(message, server.feed, flow_counts)
             elif "stopped" not in message:
+                if "flows" in message and sampler is not None:
+                    sampler.flows = message["flows"]
                 for kind, data in message.items():
                     server.feed.publish(kind, data)
             else:
@@ -329,5 +344,5 @@ def serve(listener: socket.socket, channel: socket.socket, pipe: int) -> None:
 if __name__ == "__main__":
     serve(
         socket.socket(fileno=int(sys.argv[1])), socket.socket(fileno=int(sys.argv[2])),
-        int(sys.argv[3]),
+        int(sys.argv[3]), int(sys.argv[4]),
     )  # fmt: skip

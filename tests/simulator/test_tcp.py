@@ -235,6 +235,25 @@ def test_progress_has_a_sample_every_ten_milliseconds() -> None:
     line.virtual.close()
 
 
+def test_the_byte_counts_of_a_flow_are_known_while_it_runs() -> None:
+    """At 12 Mbit/s, a third of 1.5 MB takes a third of a second; reading changes nothing."""
+    results = []
+    for is_read in (False, True):
+        line = Line({"rate_bps": 12_000_000, "delay_us": 1000, "queue_packets": 1000})
+        flow = line.tcp(1_500_000)
+        if is_read:
+            assert line.virtual.connections.byte_counts(flow) == (0, 0)
+            for s in np.arange(0.001, 0.34, 0.001):
+                line.run(s)
+                written, received = line.virtual.connections.byte_counts(flow)
+                assert received <= written <= 1_500_000
+            assert received == pytest.approx(500_000, rel=0.1)
+        results.append(finished(line, flow))
+        assert line.virtual.connections.byte_counts(flow) == (1_500_000, 1_500_000)
+        line.virtual.close()
+    assert np.array_equal(results[0].received, results[1].received)
+
+
 def test_half_of_the_segments_are_acknowledged_by_themselves() -> None:
     """The receiver sends an ACK for each second segment (RFC 5681, 4.2).
 

@@ -14,6 +14,7 @@ from minip4.native.layouts import Shared
 from telemark.errors import TestbedError
 from telemark.traffic import flows, tcp
 from telemark.traffic.flows import AnyFlow
+from telemark.watch import flow_counts
 
 C_FOLDER = Path(__file__).parent / "c"
 RECORDS = (
@@ -63,12 +64,14 @@ class FlowProcesses(ABC):
     """The sending and the receiving process of a flow.
 
     Subclasses define the arguments of both programs, and read the results of the programs.
+    `counts` is the descriptor of watch/flow_counts.py; -1 without --watch.
     """
 
-    def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: AnyFlow) -> None:
+    def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: AnyFlow, counts: int) -> None:
         self._hosts = hosts
         self._folder = folder
         self._flow = flow
+        self._counts = counts
         self._ends: list[End] = []
         self._sender: End
         self._receiver: End
@@ -78,11 +81,11 @@ class FlowProcesses(ABC):
         flow = self._flow
         self._receiver = await self._start(
             f"receiver of flow {flow.id} at {flow.destination}, port {flow.port}",
-            flow.destination, *self._receiver_command(),
+            flow.destination, *self._receiver_command(), *self._count(flow_counts.RECEIVED),
         )  # fmt: skip
         self._sender = await self._start(
             f"sender of flow {flow.id} at {flow.source}, port {flow.source_port}",
-            flow.source, *self._sender_command(),
+            flow.source, *self._sender_command(), *self._count(flow_counts.SENT),
         )  # fmt: skip
 
     async def await_ready(self) -> None:
@@ -108,6 +111,10 @@ class FlowProcesses(ABC):
     @abstractmethod
     def _sender_command(self) -> list[Any]: ...
 
+    def _count(self, end: int) -> list[int]:
+        """Return the arguments with which a program finds the place of its count."""
+        return [self._counts, 2 * self._flow.id + end]
+
     def _path(self, suffix: str) -> Path:
         return self._folder / f"flow-{self._flow.id}.{suffix}"
 
@@ -116,6 +123,7 @@ class FlowProcesses(ABC):
         process = await asyncio.create_subprocess_exec(
             *self._hosts[host].enter(), build_program(program), *map(str, arguments),
             stdin=pipe, stdout=pipe, stderr=pipe,
+            pass_fds=() if self._counts < 0 else (self._counts,),
         )  # fmt: skip
         self._ends.append(End(name, process))
         return self._ends[-1]

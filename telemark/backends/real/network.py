@@ -133,7 +133,9 @@ class MininetBackend:
         """Create sender and receiver processes in the hosts' namespaces."""
         hosts = {host.name: host for host in self.hosts}
         self._flow_ports |= {flow.port for flow in flows}
-        return ProcessTrafficDriver(hosts, self._settings.folder, flows, schedules)
+        publisher = self._settings.publisher
+        counts = -1 if publisher is None else publisher.flow_counts
+        return ProcessTrafficDriver(hosts, self._settings.folder, flows, schedules, counts)
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
         """Start a process in the host's namespace that sends raw frames."""

@@ -38,9 +38,9 @@ class UdpProcesses(FlowProcesses):
     """Sender and receiver of paced datagrams: c/send.c, c/receive.c."""
 
     def __init__(
-        self, hosts: Mapping[str, Any], folder: Path, flow: Flow, schedule: Schedule
+        self, hosts: Mapping[str, Any], folder: Path, flow: Flow, schedule: Schedule, counts: int
     ) -> None:
-        super().__init__(hosts, folder, flow)
+        super().__init__(hosts, folder, flow, counts)
         self._udp_flow = flow
         self._schedule = schedule
         self._start_ns = 0
@@ -98,8 +98,8 @@ class UdpProcesses(FlowProcesses):
 class TcpProcesses(FlowProcesses):
     """Sender and receiver of a TCP connection: c/tcp_send.c, c/tcp_receive.c."""
 
-    def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: TcpFlow) -> None:
-        super().__init__(hosts, folder, flow)
+    def __init__(self, hosts: Mapping[str, Any], folder: Path, flow: TcpFlow, counts: int) -> None:
+        super().__init__(hosts, folder, flow, counts)
         self._tcp_flow = flow
 
     async def finish_sending(self) -> None:
@@ -184,18 +184,18 @@ LEAD_NS, LEAD_PER_FLOW_NS = 20_000_000, 200_000
 
 
 class ProcessTrafficDriver:
-    """TrafficDriver in real time."""
+    """TrafficDriver in real time. `counts` is the same as in FlowProcesses."""
 
     late_remedy: ClassVar[str] = f", or {IDLE_MACHINE}"
 
     def __init__(
         self, hosts: Mapping[str, Any], folder: Path, flows: Sequence[AnyFlow],
-        schedules: Mapping[int, Schedule],
+        schedules: Mapping[int, Schedule], counts: int,
     ) -> None:  # fmt: skip
         self._after_ns = {flow.id: round(flow.after_s * 1e9) for flow in flows}
         self._flows: dict[int, UdpProcesses | TcpProcesses] = {
-            flow.id: TcpProcesses(hosts, folder, flow) if isinstance(flow, TcpFlow)
-            else UdpProcesses(hosts, folder, flow, schedules[flow.id])
+            flow.id: TcpProcesses(hosts, folder, flow, counts) if isinstance(flow, TcpFlow)
+            else UdpProcesses(hosts, folder, flow, schedules[flow.id], counts)
             for flow in flows
         }  # fmt: skip
 
@@ -213,7 +213,7 @@ class ProcessTrafficDriver:
             flow.begin(start_ns + self._after_ns[number])
 
     def counts(self, _flows: Sequence[int]) -> Mapping[int, tuple[int, int]]:
-        """Return nothing, because the processes report their counts at the end."""
+        """Return nothing, because the server process of the page reads them from memory."""
         return {}
 
     async def finish(self, drain_s: float) -> dict[int, AnyRecord]:

@@ -64,10 +64,13 @@ class VirtualTrafficDriver:
 
     def counts(self, flows: Sequence[int]) -> Mapping[int, tuple[int, int]]:
         """See TrafficDriver.counts(). After stop(), no flow is known."""
-        return {
-            flow: self._virtual.flow_counts(self._numbers[flow])
-            for flow in flows if flow in self._numbers
-        }  # fmt: skip
+        found = {}
+        for flow in flows:
+            if flow in self._numbers:
+                found[flow] = self._virtual.flow_counts(self._numbers[flow])
+            elif flow in self._connections:
+                found[flow] = self._virtual.connections.byte_counts(self._connections[flow])
+        return found
 
     def _spec(self, flow: Flow) -> FlowSpec:
         schedule = self._schedules[flow.id]

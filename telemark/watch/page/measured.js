@@ -25,7 +25,8 @@ const pathKey = endpoints => `${network?.name} ${endpoints.join(" ")}`;
 // All flows of the traffic, then flows that only a telemetry method knows.
 function knownFlows(flows) {
   const found = flows.map(({id, protocol, from, to, endpoints, path, counts}) =>
-    ({label: `${id}: ${from} to ${to}, ${protocol} ${endpoints[3]}`, key: pathKey(endpoints), path, counts}));
+    ({label: `${id}: ${from} to ${to}, ${protocol} ${endpoints[3]}`, key: pathKey(endpoints), path, counts,
+      isTcp: protocol === "TCP"}));
   const keys = new Set(found.map(flow => flow.key));
   for (const [key, {name, endpoints: [source, to, , port]}] of paths) {
     if (name === network?.name && !keys.has(key)) found.push({label: `${source} to ${to} port ${port}`, key});
@@ -48,13 +49,14 @@ function showFlows() {
 }
 
 // Shows the counts of the time that the page shows, or those at the end of the traffic. Packets still
-// in the network are not lost, so the number of lost packets is shown at the end.
+// in the network are not lost, so the number of lost packets is shown at the end. TCP counts bytes.
 function updateFlows() {
   shownFlows.forEach((flow, index) => {
     const {button, cells} = flowRows[index], path = pathOf(flow);
     const running = now?.flows?.[index], [sent, received] = running ?? flow.counts ?? [];
-    const values = [sent, received, flow.counts && !running ? sent - received : undefined];
-    values.forEach((value, i) => setText(cells[i], `${value ?? ""}`));
+    const lost = flow.counts && !running && !flow.isTcp ? sent - received : undefined;
+    [sent, received, lost].forEach((value, i) =>
+      setText(cells[i], value === undefined ? "" : `${value}${flow.isTcp ? " B" : ""}`));
     setText(cells[3], path ? `${path.nodes.join(", ")} (${path.source})` : "");
     button.setAttribute("aria-pressed", flow.key === chosenFlow);
   });

@@ -8,14 +8,18 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from loaded import EXPERIMENTS, Started, StartExperiment
-from virtual_networks import Pair
+from virtual_networks import WIRE, Pair, virtually
 from watching import Lossy, address_of, events, port, set_speed, status_of
 
+from telemark.network import Network
+from telemark.session.run import Run
+from telemark.traffic.flows import Flow, Traffic
 from telemark.watch.display import Display
 from telemark.watch.measurement import describe, measure
 from telemark.watch.publisher import Publisher, WatchServer
@@ -28,23 +32,27 @@ from virtual_networks import WIRE, Pair
 from telemark.network import Network
 from telemark.sweep.runs import sweep
 from telemark.traffic.flows import Flow, Traffic
+from telemark.traffic.tcp import TcpFlow
 
 async def measure(count, run):
     link = dict(rate_bps=5_000_000, delay_us=700, loss_probability=0.1, jitter_us=300)
     with Network(Pair(**link), run, program=str(WIRE)) as net:
         times = []
-        flows = [Flow(1, "h1", "h2", rate_pps=1000, count=count, size=1000)]
+        flows = [
+            Flow(1, "h1", "h2", rate_pps=1000, count=count, size=1000),
+            TcpFlow(2, "h1", "h2", size_bytes=20_000),
+        ]
         async with Traffic(net, flows) as traffic:
             for _ in range(50):  # asyncio timers: their times are floats
                 await asyncio.sleep(0.0123)
                 times.append(run.clock.now_ns())
             records = await traffic.finish()
-    received = records[1].received
-    return times + [int(each) for each in received["received_ns"]]
+    times += records[2].received["time_ns"].tolist()
+    return times + records[1].received["received_ns"].tolist()
 """
 DIRECT = """
 times = await measure(600, run)
-return Report([{"time_ns": each} for each in times], [Check("times", len(times), 590, 60)])
+return Report([{"time_ns": each} for each in times], [Check("times", len(times), 600, 80)])
 """
 # Each sweep has its own process.
 SWEEP = DIRECT.replace(
@@ -249,7 +257,7 @@ def pace(publisher: Publisher, read: Callable[[], Any], turns: int) -> list[int]
 def test_virtual_time_has_the_selected_speed(clock: Clock, speed: float) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        publisher = Publisher(ours, Display(-1), is_virtual=True)
+        publisher = Publisher(ours, Display(-1), is_virtual=True, flow_counts=-1)
         publisher._speed = speed
         publisher.start_network("name", Pair(), [], 0)
         pace(publisher, dict, 40)
@@ -264,11 +272,29 @@ def test_virtual_time_has_the_selected_speed(clock: Clock, speed: float) -> None
 def test_without_its_server_a_run_continues() -> None:
     ours, theirs = socket.socketpair()
     with ours:
-        publisher = Publisher(ours, Display(-1), is_virtual=True)
+        publisher = Publisher(ours, Display(-1), is_virtual=True, flow_counts=-1)
         theirs.close()
         publisher.start_network("name", Pair(), [], 0)
         pace(publisher, dict, 3)
         assert publisher._speed == math.inf
+
+
+def test_flows_of_traffic_that_is_left_early_have_no_final_counts(tmp_path: Path) -> None:
+    flows = [Flow(1, "h1", "h2", rate_pps=1000, count=10)]
+    ours, theirs = socket.socketpair()
+    theirs.close()
+    with ours:
+        publisher = Publisher(ours, Display(-1), is_virtual=True, flow_counts=-1)
+
+        async def leave_and_finish(run: Run) -> None:
+            with Network(Pair(), replace(run, publisher=publisher), program=str(WIRE)) as net:
+                async with Traffic(net, flows):
+                    pass
+                async with Traffic(net, flows) as traffic:
+                    await traffic.finish()
+
+        virtually(tmp_path, leave_and_finish)
+    assert [flow["counts"] for flow in publisher._flows] == [None, (10, 10)]
 
 
 def test_parallel_runs_are_refused(start_experiment: StartExperiment) -> None:
@@ -304,16 +330,19 @@ from telemark.watch.display import Series
 async def shown(count, run):
     with Network(Pair(), run, program=str(WIRE)) as net:
         net.run_application("h2", Alerting())
-        flows = [Flow(7, "h1", "h2", rate_pps=1000, count=count)]
+        flows = [
+            Flow(7, "h1", "h2", rate_pps=1000, count=count),
+            TcpFlow(8, "h1", "h2", size_bytes=125 * count, rate_bps=1_000_000),
+        ]
         async with Traffic(net, flows) as traffic:
             records = await traffic.finish()
     series = Series("script", "quantity", "h2", "packets")
     run.display.add(series, [(run.clock.now_ns(), 1)], [(run.clock.now_ns(), 2)])
-    return [len(records[7].received)]
+    return [len(records[7].received), records[8].received_bytes]
 """
 BODY = """
-(received,) = await shown(500, run)
-return Report([{"received": received}], [Check("received", received, 500)])
+received, received_bytes = await shown(500, run)
+return Report([], [Check("packets", received, 500), Check("bytes", received_bytes, 62_500)])
 """
 
 
@@ -335,6 +364,10 @@ def test_flows_applications_and_the_script_are_shown(
         "id": 7, "protocol": "UDP", "from": "h1", "to": "h2",
         "endpoints": ["10.0.0.1", "10.0.0.2", 49159, 5007], "path": ["s1", "s2"],
         "counts": [500, 500],
+    }, {
+        "id": 8, "protocol": "TCP", "from": "h1", "to": "h2",
+        "endpoints": ["10.0.0.1", "10.0.0.2", 49160, 5008], "path": ["s1", "s2"],
+        "counts": [62_500, 62_500],
     }]  # fmt: skip
     messages = [data for kind, data in found if kind == "message"]
     assert [each["alert"][1:] for each in messages if "alert" in each] == [
@@ -345,9 +378,25 @@ def test_flows_applications_and_the_script_are_shown(
     ]
     assert all(0 <= each["alert"][0] < 60 for each in messages if "alert" in each)
     if time == "virtual":
-        measured = [data for kind, data in found if kind == "measurement" and data.get("flows")]
-        counts = [each["flows"][0] for each in measured if each["flows"][0]]
-        assert any(0 < received <= sent < 500 for sent, received in counts)
+        assert any(are_running(data, 500) for kind, data in found if kind == "measurement")
+
+
+def are_running(measurement: dict[str, Any], packets: int) -> bool:
+    """Return whether both flows of WATCHED have sent and received a part of their data."""
+    counts = measurement.get("flows") or [None]
+    return all(
+        pair is not None and 0 < pair[1] <= pair[0] < whole
+        for pair, whole in zip(counts, (packets, 125 * packets), strict=False)
+    )
+
+
+def test_counts_of_flows_in_real_time_are_current(start_experiment: StartExperiment) -> None:
+    body = BODY.replace("500", "20_000")
+    process = start_experiment(body, "--watch", head=HEAD + WATCHED)
+    seen = events(address_of(process))
+    assert any(are_running(data, 20_000) for kind, data in seen if kind == "measurement")
+    process.send_signal(signal.SIGINT)
+    assert process.communicate()[1] == "\nexample: interrupted\n"
 
 
 EXPERIMENT_OPTIONS = {

@@ -19,6 +19,7 @@ from virtual_networks import Pair
 from watching import Lossy, events, port, set_speed, status_of
 
 from minip4.errors import Minip4Error
+from telemark.watch import flow_counts
 from telemark.watch import server as server_module
 from telemark.watch.display import Display
 from telemark.watch.measurement import started
@@ -175,7 +176,7 @@ def test_a_run_that_is_killed_at_its_start_prints_nothing(
     with socket.create_server(("127.0.0.1", 0)) as listener, theirs:
         with ours:
             ours.sendall(message)
-        server_module.serve(listener, theirs, -1)
+        server_module.serve(listener, theirs, -1, -1)
     assert capfd.readouterr() == ("", "")
 
 
@@ -225,7 +226,15 @@ class Switch:
         self.name, self.control_path = name, Path(f"{name}.sock")
 
 
-def test_a_stopped_switch_keeps_its_counters(responses: Callable[[str], None]) -> None:
+@pytest.fixture
+def counts() -> Iterator[int]:
+    """Memory for counts of flows."""
+    found = flow_counts.create()
+    yield found
+    os.close(found)
+
+
+def test_a_stopped_switch_keeps_its_counters(responses: Callable[[str], None], counts: int) -> None:
     feed = Feed()
     message = started("network", Lossy(), [Switch("s1"), Switch("s2")], 0)
     number = 0
@@ -237,7 +246,7 @@ def test_a_stopped_switch_keeps_its_counters(responses: Callable[[str], None]) -
         directions = json.loads(data)["directions"]
         return [directions[1]["bytes"], directions[3]["bytes"]]
 
-    sampler = Sampler(message, feed)
+    sampler = Sampler(message, feed, counts)
     sent()
     responses("s1")
     sent()  # the switch may have responded before it stopped
@@ -247,8 +256,23 @@ def test_a_stopped_switch_keeps_its_counters(responses: Callable[[str], None]) -
     assert after[1] > before[1]
 
 
+@pytest.mark.usefixtures("responses")
+def test_a_flow_that_has_ended_has_no_current_counts(counts: int) -> None:
+    feed = Feed()
+    os.pwrite(counts, flow_counts.PAIR.pack(8, 7), 3 * flow_counts.PAIR.size)
+    sampler = Sampler(started("network", Lossy(), [Switch("s1"), Switch("s2")], 0), feed, counts)
+    sampler.flows = [{"id": 3, "counts": (5, 5)}, {"id": 3}]
+    number, found = 0, []
+    while len(found) < 2:  # the first measurement may have been before the flows
+        ((number, _, data),) = feed.later(number)
+        found.append(json.loads(data)["flows"])
+    sampler.stop()
+    assert found[1] == [None, [8, 7]]
+
+
 def test_a_publisher_without_a_reader_does_nothing() -> None:
     ours, theirs = socket.socketpair()
     with ours:
         theirs.close()
-        Publisher(ours, Display(-1), is_virtual=False).start_network("network", Pair(), [], 0)
+        publisher = Publisher(ours, Display(-1), is_virtual=False, flow_counts=-1)
+        publisher.start_network("network", Pair(), [], 0)

@@ -405,6 +405,20 @@ def test_a_flow_has_its_counts_and_its_path(page: Page, server: tuple[WatchServe
     assert page.value(row("flows"))[1:4] == ["100", "97", "3"]
 
 
+def test_tcp_flows_count_bytes_and_lose_none(page: Page, server: tuple[WatchServer, str]) -> None:
+    publisher = server[0].publisher
+    flow = FLOW | {"protocol": "TCP"}
+    publisher.start_flows([flow], lambda _flows: {})
+    show(page, server, width=1280)
+    publisher.send({"measurement": measurement(3 * 10**9) | {"flows": [[5000, 0]]}})
+    page.value(SEEN.format(3 * 10**9))
+    assert page.value(row("flows"))[:4] == ["1: h1 to h2, TCP 5001", "5000 B", "0 B", ""]
+    publisher.end_flows([flow], {1: (9000, 8000)})
+    publisher.send({"measurement": measurement(4 * 10**9) | {"flows": [None]}})
+    page.value(SEEN.format(4 * 10**9))
+    assert page.value(row("flows"))[1:4] == ["9000 B", "8000 B", ""]
+
+
 def test_a_measured_path_replaces_the_shortest_path(
     page: Page, server: tuple[WatchServer, str]
 ) -> None:

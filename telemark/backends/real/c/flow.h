@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "flow_payload.h"
@@ -66,6 +67,25 @@ static inline FILE *open_records(const char *path)
     if (file == NULL || setvbuf(file, NULL, _IOFBF, 1 << 20) != 0)
         fail(path);
     return file;
+}
+
+/* Returns the place of count `number` in the memory that `descriptor` refers to
+ * (telemark/watch/flow_counts.py). The page of --watch shows this count. Without --watch, the
+ * descriptor is -1, and nothing reads the count. */
+static inline volatile uint64_t *map_count(const char *descriptor, const char *number)
+{
+    static volatile uint64_t unread;
+    size_t index = strtoul(number, NULL, 10);
+    volatile uint64_t *counts;
+
+    if (strcmp(descriptor, "-1") == 0)
+        return &unread;
+    counts = mmap(NULL, (index + 1) * sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED,
+                  atoi(descriptor), 0);
+    if (counts == MAP_FAILED)
+        fail("flow counts");
+    counts[index] = 0; /* an earlier flow may have had the same id */
+    return counts + index;
 }
 
 #endif

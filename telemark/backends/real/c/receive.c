@@ -26,6 +26,7 @@ struct options {
     uint32_t payload;
     int tos;
     const char *records;
+    volatile uint64_t *received; /* number of received datagrams, for the page of --watch */
 };
 
 static int open_socket(uint16_t port)
@@ -111,6 +112,7 @@ static void drain(int fd, const struct options *options, FILE *records, struct t
         offset_ns = wall_clock_offset_ns();
         for (int i = 0; i < number; i++)
             write_record(options, &messages[i], offset_ns, records, totals);
+        *options->received = totals->received;
     }
 }
 
@@ -132,12 +134,13 @@ int main(int argc, char **argv)
     struct pollfd events[2];
     FILE *records;
 
-    if (argc != 6) {
-        fprintf(stderr, "usage: receive PORT FLOW PAYLOAD TOS RECORDS\n");
+    if (argc != 8) {
+        fprintf(stderr, "usage: receive PORT FLOW PAYLOAD TOS RECORDS COUNTS NUMBER\n");
         return FLOW_UNUSABLE;
     }
     options = (struct options){(uint16_t)atoi(argv[1]), (uint16_t)atoi(argv[2]),
-                               (uint32_t)atoi(argv[3]), atoi(argv[4]), argv[5]};
+                               (uint32_t)atoi(argv[3]), atoi(argv[4]), argv[5],
+                               map_count(argv[6], argv[7])};
     sigemptyset(&stopping);
     sigaddset(&stopping, SIGTERM);
     sigprocmask(SIG_BLOCK, &stopping, NULL);

@@ -21,6 +21,7 @@ struct options {
     const char *records;
     /* send time of each datagram, relative to start_ns; NULL means a constant rate */
     const uint64_t *due;
+    volatile uint64_t *sent; /* number of sent datagrams, for the page of --watch */
 };
 
 struct totals {
@@ -114,6 +115,7 @@ static bool send_flow(int fd, const struct options *options, FILE *records, stru
         if (totals->sent == 0)
             totals->first_ns = now;
         totals->sent += number;
+        *options->sent = totals->sent;
         totals->last_ns = last;
         totals->last_lag_ns = lag;
         if (lag > totals->largest_lag_ns)
@@ -161,6 +163,7 @@ static struct options parse(char **argv)
     options.records = argv[12];
     if (strcmp(argv[13], "-") != 0)
         options.due = read_due(argv[13], options.count);
+    options.sent = map_count(argv[14], argv[15]);
     if (options.payload < sizeof(struct flow_payload) || options.payload > FLOW_MAX_PAYLOAD ||
         options.burst == 0 || options.burst > FLOW_BATCH || !(options.rate_pps > 0)) {
         errno = EINVAL;
@@ -177,9 +180,9 @@ int main(int argc, char **argv)
     bool kept;
     int fd;
 
-    if (argc != 14) {
+    if (argc != 16) {
         fprintf(stderr, "usage: send ADDRESS PORT SOURCE_PORT FLOW RATE_PPS COUNT PAYLOAD TOS "
-                        "TTL BURST MAX_LAG_NS RECORDS DUE\n");
+                        "TTL BURST MAX_LAG_NS RECORDS DUE COUNTS NUMBER\n");
         return FLOW_UNUSABLE;
     }
     options = parse(argv);

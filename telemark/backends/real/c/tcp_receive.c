@@ -34,8 +34,9 @@ static int open_socket(uint16_t port)
     return fd;
 }
 
-/* Receives all waiting data; returns false at the end of the connection. */
-static bool drain(int fd, uint64_t *received, FILE *records)
+/* Receives all waiting data; returns false at the end of the connection. `shown` is the number of
+ * received bytes for the page of --watch. */
+static bool drain(int fd, uint64_t *received, volatile uint64_t *shown, FILE *records)
 {
     static uint8_t bytes[CHUNK];
 
@@ -48,6 +49,7 @@ static bool drain(int fd, uint64_t *received, FILE *records)
         if (taken <= 0)
             return false;
         *received += (uint64_t)taken;
+        *shown = *received;
         record.time_ns = clock_ns(CLOCK_MONOTONIC);
         record.bytes = *received;
         if (fwrite(&record, sizeof record, 1, records) != 1)
@@ -81,12 +83,14 @@ int main(int argc, char **argv)
     struct pollfd events[2];
     sigset_t stopping;
     uint64_t received = 0;
+    volatile uint64_t *shown;
     struct responder responder = {0};
     FILE *records;
     int listening, connection = -1, on = 1;
 
-    if (argc != 5) {
-        fprintf(stderr, "usage: tcp_receive PORT REQUEST_BYTES RESPONSE_BYTES RECORDS\n");
+    if (argc != 7) {
+        fprintf(stderr, "usage: tcp_receive PORT REQUEST_BYTES RESPONSE_BYTES RECORDS "
+                        "COUNTS NUMBER\n");
         return FLOW_UNUSABLE;
     }
     sigemptyset(&stopping);
@@ -95,6 +99,7 @@ int main(int argc, char **argv)
     responder.request_bytes = natural(argv[2]);
     responder.response_bytes = natural(argv[3]);
     records = open_records(argv[4]);
+    shown = map_count(argv[5], argv[6]);
     listening = open_socket((uint16_t)atoi(argv[1]));
     events[0] = (struct pollfd){listening, POLLIN, 0};
     events[1] = (struct pollfd){signalfd(-1, &stopping, 0), POLLIN, 0};
@@ -110,7 +115,7 @@ int main(int argc, char **argv)
                 fail("setsockopt");
             events[0].fd = connection;
         } else if (events[0].revents) {
-            bool is_open = drain(connection, &received, records);
+            bool is_open = drain(connection, &received, shown, records);
             bool is_due = responder.response_bytes && answer(connection, &responder, received);
 
             events[0].events = is_due ? POLLIN | POLLOUT : POLLIN;
@@ -119,7 +124,7 @@ int main(int argc, char **argv)
         }
     }
     if (connection >= 0)
-        drain(connection, &received, records);
+        drain(connection, &received, shown, records);
     if (fclose(records) != 0)
         fail(argv[4]);
     return 0; /* the end of the process closes the connection */

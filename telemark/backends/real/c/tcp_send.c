@@ -41,6 +41,7 @@ struct options {
     /* number of requests, each of `bytes`; 0 means no requests */
     uint64_t requests, response_bytes, think_ns;
     const char *records, *answers;
+    volatile uint64_t *written;  /* number of written bytes, for the page of --watch */
 };
 
 struct flow {
@@ -199,7 +200,7 @@ static void write_all(struct flow *flow)
         }
         written = send(flow->fd, zeros, chunk, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (written > 0)
-            flow->written += (uint64_t)written;
+            *flow->options->written = flow->written += (uint64_t)written;
         else if (errno == EAGAIN)
             poll(&writable, 1, INTERVAL_NS / 1000000);
         else if (errno != EINTR)
@@ -298,6 +299,7 @@ static struct options parse(char **argv)
     options.think_ns = natural(argv[14]);
     options.records = argv[15];
     options.answers = argv[16];
+    options.written = map_count(argv[17], argv[18]);
     return options;
 }
 
@@ -308,10 +310,10 @@ int main(int argc, char **argv)
     FILE *answers;
     uint8_t byte;
 
-    if (argc != 17) {
+    if (argc != 19) {
         fprintf(stderr, "usage: tcp_send ADDRESS PORT SOURCE_PORT TOS BYTES DURATION_NS RATE_BPS "
                         "CONGESTION ECN ON_NS OFF_NS REQUESTS RESPONSE_BYTES THINK_NS RECORDS "
-                        "ANSWERS\n");
+                        "ANSWERS COUNTS NUMBER\n");
         return FLOW_UNUSABLE;
     }
     options = parse(argv);

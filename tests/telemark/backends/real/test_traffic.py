@@ -4,8 +4,10 @@ The receiver records the actual arrivals.
 """
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from telemark.backends.real.flow_processes import build_program
 from telemark.backends.real.traffic import RATE_NOT_KEPT
 from telemark.errors import TestbedError
 from telemark.traffic.flows import RECEIVED, SENT, Flow
+from telemark.watch import flow_counts
 
 ADDRESS, PORT, SOURCE_PORT = "127.0.0.1", 5001, 49153
 
@@ -25,7 +28,7 @@ ADDRESS, PORT, SOURCE_PORT = "127.0.0.1", 5001, 49153
 def exchange(
     folder: Path, *, rate_pps: float, count: int, payload: int = 22, tos: int = 0,
     received_flow: int = 1, received_tos: int | None = None, meanwhile: str = "",
-    max_lag_ns: int = 10**10, due: str = "-",
+    max_lag_ns: int = 10**10, due: str = "-", counts: int = -1,
 ) -> tuple[int, dict[str, int], dict[str, int]]:  # fmt: skip
     """Send one flow over the loopback of a network namespace.
 
@@ -37,11 +40,12 @@ def exchange(
     send, receive = build_program("send"), build_program("receive")
     script = f"""
 ip link set lo up
-{receive} {PORT} {received_flow} {payload} {received_tos} {folder}/received >{folder}/r.json &
+{receive} {PORT} {received_flow} {payload} {received_tos} {folder}/received {counts} 3 \
+    >{folder}/r.json &
 until grep -q ready {folder}/r.json; do :; done
 {sys.executable} -S -c 'import time; print(time.monotonic_ns() + 100_000_000)' >{folder}/start
 {send} {ADDRESS} {PORT} {SOURCE_PORT} 1 {rate_pps} {count} {payload} {tos} 64 32 \
-    {max_lag_ns} {folder}/sent {due} <{folder}/start >{folder}/s.json &
+    {max_lag_ns} {folder}/sent {due} {counts} 2 <{folder}/start >{folder}/s.json &
 sender=$!
 {meanwhile}
 wait $sender
@@ -51,7 +55,10 @@ wait %1
 exit $status
 """
     command = ["unshare", "--net", "bash", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, timeout=300,
+        pass_fds=() if counts < 0 else (counts,),
+    )  # fmt: skip
     assert done.returncode in (0, RATE_NOT_KEPT), done.stderr
     sent, received = (
         json.loads((folder / name).read_text().removeprefix("ready\n"))
@@ -72,6 +79,34 @@ def test_every_datagram_is_recorded_at_both_ends(tmp_path: Path) -> None:
     delay_ns = records[1]["received_ns"].astype(np.int64) - records[1]["sent_ns"].astype(np.int64)
     assert delay_ns.min() > -5000  # the two clocks are read sequentially
     assert np.median(delay_ns) < 5_000_000
+
+
+@pytest.fixture
+def counts() -> Iterator[int]:
+    """Memory in which the first three flows have sent 8 packets and received 7."""
+    found = flow_counts.create()
+    os.pwrite(found, flow_counts.PAIR.pack(8, 7) * 3, 0)
+    yield found
+    os.close(found)
+
+
+def test_counts_are_in_shared_memory(counts: int, tmp_path: Path) -> None:
+    exchange(tmp_path, rate_pps=20_000, count=500, counts=counts)
+    reader = flow_counts.FlowCountReader(counts)
+    assert [reader.read(flow) for flow in range(3)] == [(8, 7), (500, 500), (8, 7)]
+
+
+def test_a_program_removes_the_count_of_an_earlier_flow(counts: int, tmp_path: Path) -> None:
+    command = ["unshare", "--net", build_program("receive"), PORT, 1, 22, 0, tmp_path / "received",
+               counts, 2 * 1 + flow_counts.RECEIVED]  # fmt: skip
+    with subprocess.Popen(
+        [*map(str, command)], stdout=subprocess.PIPE, pass_fds=[counts]
+    ) as receiver:
+        assert receiver.stdout is not None
+        receiver.stdout.readline()  # it is ready
+        found = flow_counts.FlowCountReader(counts).read(1)
+        receiver.terminate()
+    assert found == (8, 0)
 
 
 def test_the_schedule_is_kept(tmp_path: Path) -> None:
