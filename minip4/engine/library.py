@@ -169,7 +169,8 @@ def c_sources(architecture: str, folders: tuple[Path, ...]) -> tuple[list[Path],
 def _units(sources: Sequence[Path], include: Sequence[Path]) -> list[build.Unit]:
     """Return the translation units of C files.
 
-    Each folder is a unit, but tables have their own, so that cc has a similar time for each unit.
+    Each folder is a unit. Tables have a unit of their own, so that cc needs a similar time for each
+    unit. ports.WORKER is compiled only once for engines and Workers.
     """
     units: dict[tuple[Path, bool], list[Path]] = {}
     for source in sources:
