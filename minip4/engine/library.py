@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Sequence
 from ctypes import (
     POINTER,
     c_bool,
@@ -147,7 +148,7 @@ def load(
     functions = {**_FUNCTIONS, **(_TRACE_FUNCTIONS if trace else {})}
     try:
         with build.shared_object(
-            sources, [program, build.Generated(checks)], include=folders,
+            _units(sources, folders), [program, build.Generated(checks)], include=folders,
             flags=("-DMINIP4_TRACE",) if trace else (), sanitize=sanitize,
         ) as path:  # fmt: skip
             return Library(path, functions, last="memory_release", stays=sanitize)
@@ -163,6 +164,21 @@ def c_sources(architecture: str, folders: tuple[Path, ...]) -> tuple[list[Path],
         sources += sorted(tna.C_FOLDER.glob("*.c"))
         folders += (tna.C_FOLDER,)
     return sources, folders
+
+
+def _units(sources: Sequence[Path], include: Sequence[Path]) -> list[build.Unit]:
+    """Return the translation units of C files.
+
+    Each folder is a unit. Tables have a unit of their own, so that cc needs a similar time for each
+    unit. ports.WORKER is compiled only once for engines and Workers.
+    """
+    units: dict[tuple[Path, bool], list[Path]] = {}
+    for source in sources:
+        if source not in ports.WORKER.files:
+            is_table = source.name.startswith("table")
+            units.setdefault((source.parent, is_table), []).append(source)
+    workers = [ports.WORKER] if ports.C_FOLDER in include else []
+    return [*(build.Unit(files, include) for files in units.values()), *workers]
 
 
 _ERRORS: dict[int, tuple[type[EngineError], str]] = {

@@ -28,6 +28,9 @@ SANITIZED = ("-O1", "-g1", "-fno-omit-frame-pointer", "-fsanitize=address,undefi
 OWN_CALLS = ("-fno-semantic-interposition",) if sys.platform == "linux" else ()
 OWN_LINKS = ("-Wl,-Bsymbolic",) if sys.platform == "linux" else ()
 LIBRARIES = ("-lpthread", "-lm")
+# Files of a unit that need this macro define it, too, but only the first file of a unit can define
+# it in time.
+ALL_OF_LIBC = "-D_GNU_SOURCE="
 
 # Limits of cc's CPU time, of its memory, and of the stack frame of a function. The limits are
 # needed, because generated code may be hostile.
@@ -50,6 +53,17 @@ class OverLimits(ToolchainError):
 
 
 @dataclass(frozen=True, slots=True)
+class Unit:
+    """C files that are one translation unit, with the folders of their headers.
+
+    cc compiles a unit faster than single files. Static names of its files must differ.
+    """
+
+    files: Sequence[Path]
+    include: Sequence[Path] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Generated:
     """Generated C code: a translation unit with its own compiler flags."""
 
@@ -59,22 +73,26 @@ class Generated:
 
 @contextmanager
 def shared_object(
-    sources: Sequence[Path], generated: Sequence[Generated] = (), *,
+    sources: Sequence[Path | Unit], generated: Sequence[Generated] = (), *,
     include: Sequence[Path] = (), flags: Sequence[str] = (), sanitize: bool = False,
 ) -> Iterator[Path]:  # fmt: skip
     """Compile `sources` and `generated` to a shared object; load it within the `with` block.
 
-    Headers are searched in the folders `include` and in the folders of the sources. With
-    `sanitize`, the code is built with AddressSanitizer and UBSan; the loading process must have
-    preloaded libasan. Raises ToolchainError, or OverLimits if cc reaches a limit with generated
-    code.
+    Headers are searched in the folders `include` (a Unit has its own) and in the folders of the
+    sources. With `sanitize`, the code is built with AddressSanitizer and UBSan; the loading process
+    must have preloaded libasan. Raises ToolchainError, or OverLimits if cc reaches a limit with
+    generated code.
     """
     all_flags = (*_mode(sanitize), "-fPIC", *OWN_CALLS, *flags)
     frames = find_compiler().max_frame(MAX_FRAME_BYTES)
-    parts = [_Call((source,), "", include, (*all_flags, "-c")) for source in sources]
-    parts += [
+    units = [Unit((each,), include) if isinstance(each, Path) else each for each in sources]
+    # generated code first, because it may take longest
+    parts = [
         _Call((), each.text, include, (*all_flags, *each.flags, *frames, "-c"))
         for each in generated
+    ]
+    parts += [
+        _Call(unit.files, "", unit.include, (*all_flags, ALL_OF_LIBC, "-c")) for unit in units
     ]
     link = (*all_flags, "-shared", *OWN_LINKS)
 
@@ -85,7 +103,8 @@ def shared_object(
             _Call(objects, "", (), link).run(built)
 
     texts = [text for each in generated for text in (*each.flags, each.text)]
-    whole = _Call(sources, "\0".join(texts), include, (*link, *frames))
+    files = [path for unit in units for path in unit.files]
+    whole = _Call(files, "\0".join(texts), include, (*link, *frames))
     with held(whole.place(".so"), make) as path:
         yield path
 
@@ -135,6 +154,9 @@ class _Call:
             text = built.with_suffix(".c")
             text.write_text(self.text)
             inputs.append(str(text))
+        elif "-c" in self.flags:  # one object for all files
+            inputs = [word for path in inputs for word in ("-include", path)]
+            inputs += ["-x", "c", "/dev/null"]
         folders = [f"-I{folder}" for folder in self.include]
         libraries = () if "-c" in self.flags else LIBRARIES  # clang refuses unused arguments
         command = [*compiler.command, *self.flags, *folders, *inputs, "-o", str(built), *libraries]

@@ -13,9 +13,8 @@ from typing import Protocol
 from minip4.errors import Minip4Error
 from minip4.native import build
 from minip4.native.library import Signatures, declare
-from minip4.ports import C_FOLDER
+from minip4.ports import WORKER
 from minip4.ports.shared import NO_CPU_PORT, NicCounters, PortsCounters
-from minip4.wire import C_FOLDER as WIRE_FOLDER
 from minip4.wire.shared import FRAME_ROOM, SNAPLEN
 
 ERROR_ROOM = 1024
@@ -40,8 +39,7 @@ class Workers:
 
     def __init__(self, count: int = 1) -> None:
         # not part of an engine's shared object, because that is unmapped with its program
-        with build.shared_object([C_FOLDER / f"{name}.c" for name in ("worker", "memory_link")],
-                                 include=[WIRE_FOLDER]) as path:  # fmt: skip
+        with build.shared_object([WORKER]) as path:
             self._object = ctypes.CDLL(str(path), ctypes.RTLD_LOCAL)
         self._library = SimpleNamespace()
         declare(self._library, self._object, _WORKER_SIGNATURES, errno=True)

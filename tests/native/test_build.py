@@ -10,7 +10,7 @@ import pytest
 
 from minip4.errors import ToolchainError
 from minip4.native import build
-from minip4.native.build import Generated, OverLimits
+from minip4.native.build import Generated, OverLimits, Unit
 from minip4.native.compiler import find_compiler
 
 
@@ -62,6 +62,34 @@ def test_it_is_made_anew_when_a_file_has_changed(sources: Path, changed: str) ->
     path.write_text(path.read_text().replace("= 1", "= 2").replace("= 20", "= 30")
                     .replace("return OWN", "return 5 + OWN"))  # fmt: skip
     assert values(sources, generated) != before
+
+
+def test_the_files_of_a_unit_see_what_earlier_files_define(folder: Path) -> None:
+    (folder / "far").mkdir()
+    (folder / "far" / "far.h").write_text("#include <sched.h>\nenum { FAR = 20 };")
+    (folder / "a.c").write_text('#include "far.h"\nstatic int hidden(void) { return FAR; }')
+    # cpu_set_t needs _GNU_SOURCE before the first header
+    (folder / "b.c").write_text(
+        "#define _GNU_SOURCE\n#include <sched.h>\n"
+        "int value(void) { cpu_set_t set; CPU_ZERO(&set); return hidden() + CPU_COUNT(&set); }"
+    )
+    unit = Unit([folder / "a.c", folder / "b.c"], [folder / "far"])
+    with build.shared_object([unit]) as path:
+        assert ctypes.CDLL(str(path)).value() == 20
+
+
+def objects(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "cache" / "minip4").glob("*.o")}
+
+
+def test_a_unit_is_compiled_once_for_several_shared_objects(sources: Path) -> None:
+    unit = Unit([sources / "c" / "file.c"], [sources / "include"])
+    with build.shared_object([unit]):
+        before = objects(sources)
+    with build.shared_object([unit], [Generated("int one = 1;")], include=[sources / "c"]) as path:
+        assert ctypes.CDLL(str(path)).value() == 21
+    assert len(before) == 1
+    assert len(objects(sources) - before) == 1
 
 
 def test_a_program_finds_headers_and_is_made_anew(folder: Path) -> None:

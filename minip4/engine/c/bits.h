@@ -17,6 +17,12 @@ typedef unsigned __int128 u128;
 #define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
 #endif
 
+/* Rotate to the left by 1 to 63 bits. */
+ALWAYS_INLINE uint64_t rotate(uint64_t x, int bits)
+{
+    return x << bits | x >> (64 - bits);
+}
+
 /* Load `bytes` bytes (1 to 8, a constant) as a big-endian number. */
 ALWAYS_INLINE uint64_t load_be(const uint8_t *at, unsigned bytes)
 {

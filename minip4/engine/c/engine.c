@@ -92,7 +92,7 @@ static void destroy_tables(struct context *c)
     free(c->value_sets);
 }
 
-static void give_all(struct engine *e, struct fifo *fifo)
+static void give_packets(struct engine *e, struct fifo *fifo)
 {
     while (fifo->count)
         packet_give(e->pool, fifo_pop(fifo));
@@ -104,12 +104,12 @@ static void release_packets(struct engine *e)
     for (uint32_t i = 0; i < ENGINE_MAX_PORTS; i++) {
         for (uint32_t priority = 0; e->port[i].waiting && priority < ENGINE_MAX_PRIORITIES;
              priority++)
-            give_all(e, &e->backlog[i].queue[priority].packets);
+            give_packets(e, &e->backlog[i].queue[priority].packets);
         if (has_link(&e->port[i]))
             link_close(&e->port[i].link);
     }
-    give_all(e, &e->again);
-    give_all(e, &e->collected);
+    give_packets(e, &e->again);
+    give_packets(e, &e->collected);
 }
 
 static void free_replicas(struct replicas **list, uint32_t count)

@@ -150,11 +150,6 @@ uint64_t hash_identity(const uint8_t *data, size_t length)
 #define PRIME4 UINT64_C(0x85EBCA77C2B2AE63)
 #define PRIME5 UINT64_C(0x27D4EB2F165667C5)
 
-static uint64_t rotate(uint64_t x, int bits)
-{
-    return x << bits | x >> (64 - bits);
-}
-
 static uint64_t little(const uint8_t *data, unsigned bytes)
 {
     uint64_t value = 0;

@@ -37,7 +37,7 @@ void array_destroy(struct array *array, uint32_t count)
 /* Refill a bucket. Tokens are computed for the time since the last update, because at a high rate
  * the number of tokens since time 0 would overflow a word. If the clock was set back or wrapped
  * around, the bucket is reset. */
-static void fill(struct bucket *b, uint64_t now_us)
+static void refill(struct bucket *b, uint64_t now_us)
 {
     double gained = b->fraction;
     if (now_us > b->filled_us)
@@ -58,11 +58,11 @@ static unsigned charge(struct meter *meter, uint64_t now_us, uint64_t amount, un
 {
     if (!meter->is_configured)
         return before;
-    fill(&meter->peak, now_us);
+    refill(&meter->peak, now_us);
     if (before == 2 || meter->peak.tokens < amount)
         return 2;
     meter->peak.tokens -= amount;
-    fill(&meter->committed, now_us);
+    refill(&meter->committed, now_us);
     if (before == 1 || meter->committed.tokens < amount)
         return 1;
     meter->committed.tokens -= amount;
@@ -103,11 +103,6 @@ void program_log(const char *text, unsigned count, const uint64_t *values)
 }
 
 /* --- pseudo-random numbers: xoshiro256** seeded by splitmix64 (Blackman and Vigna, 2021) ------------  */
-
-static uint64_t rotate(uint64_t x, int bits)
-{
-    return x << bits | x >> (64 - bits);
-}
 
 void random_seed(uint64_t state[4], uint64_t seed)
 {

@@ -23,7 +23,7 @@ const uint64_t *table_changed(const struct table *t, const uint64_t *slot)
     return t->changes ? t->changes + (size_t)(slot - t->slots) / t->stride * change_words(t) : slot;
 }
 
-static void give(struct table *t)
+static void give_staged(struct table *t)
 {
     struct staged *staged = t->staged;
     memory_give(staged->index, table_index_size(t));
@@ -45,7 +45,7 @@ static bool begin(struct table *t)
     staged->index = memory_take(table_index_size(t));
     staged->in_use = is_ternary ? calloc(1, ternary_set_size(t) + 1) : NULL;
     if (!staged->index || (is_ternary && !staged->in_use)) {
-        give(t);
+        give_staged(t);
         return false;
     }
     memcpy(staged->index, t->index, table_index_size(t));
@@ -177,7 +177,7 @@ void table_after_commit(struct table *t)
         if (t->spec->kind == TABLE_LPM)
             lpm_remove(t, t->slots + number * (size_t)t->stride);
     }
-    give(t);
+    give_staged(t);
 }
 
 void table_abort(struct table *t)
@@ -194,5 +194,5 @@ void table_abort(struct table *t)
             lpm_remove(t, t->slots + number * (size_t)t->stride);
     }
     t->used = staged->used;
-    give(t);
+    give_staged(t);
 }

@@ -141,7 +141,7 @@ static size_t rows_size(uint32_t active_count, uint32_t blocks)
     return ((size_t)active_count * VALUES * blocks + 1) * BLOCK_WORDS * sizeof(uint64_t);
 }
 
-static bool allocate(const struct table *t, struct layout *l)
+static bool allocate_layout(const struct table *t, struct layout *l)
 {
     uint32_t words = t->spec->key_words;
     l->blocks = (t->capacity + 64 * BLOCK_WORDS - 1) / (64 * BLOCK_WORDS);
@@ -157,7 +157,7 @@ static bool allocate(const struct table *t, struct layout *l)
     return l->active && l->rows && l->in_use && (l->staged_in_use || !t->staged);
 }
 
-static void give(const struct layout *l)
+static void give_layout(const struct layout *l)
 {
     free(l->active);
     memory_give(l->rows, rows_size(l->count, l->blocks));
@@ -193,8 +193,8 @@ static void lay_out_word(const struct table *t, const struct layout *l, uint32_t
 static bool rebuild(struct table *t)
 {
     struct layout l = {0}, old = {t->active, t->rows, t->in_use, NULL, t->active_count, t->blocks};
-    if (!allocate(t, &l)) {
-        give(&l);
+    if (!allocate_layout(t, &l)) {
+        give_layout(&l);
         return false;
     }
     if (t->blocks)
@@ -217,7 +217,7 @@ static bool rebuild(struct table *t)
         old.staged_in_use = t->staged->in_use;
         t->staged->in_use = l.staged_in_use;
     }
-    give(&old);
+    give_layout(&old);
     return true;
 }
 

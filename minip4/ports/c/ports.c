@@ -240,7 +240,7 @@ static void stopped(struct task *task)
 /* Functions for the owner */
 
 /* Attach this driver to the engine, and set its ports up. */
-static void attach(struct ports *ports)
+static void attach_driver(struct ports *ports)
 {
     struct engine_driver driver = {.user = ports, .transmit = transmit, .link_drop = link_drop};
     for (unsigned i = 0; i < ports->count; i++)
@@ -255,7 +255,7 @@ static void attach(struct ports *ports)
 
 void ports_start(struct ports *ports, struct workers *workers)
 {
-    attach(ports);
+    attach_driver(ports);
     ports->flushed_ns = clock_ns(CLOCK_MONOTONIC);
     ports->task.round = do_round;
     ports->task.watch = watch;

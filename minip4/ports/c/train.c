@@ -42,7 +42,7 @@ enum {
     FLAGS_PUSH = 0x08,
     MAX_BYTES = 65535, /* maximum length of the IPv4 packet of a train */
     GSO_UDP_L4 = 5,    /* defined in the kernel's virtio header, but not on older systems */
-    SEND_QUEUE = 4 * 1024 * 1024,
+    TRAINS_QUEUE = 4 * 1024 * 1024,
     /* number of trains after which the settings of the interface are read again */
     LOOK_AGAIN = 1024
 };
@@ -233,7 +233,7 @@ static void look(struct trains *trains)
 
 struct trains *trains_open(int interface, const char *name)
 {
-    const int yes = 1, queue = SEND_QUEUE;
+    const int yes = 1, queue = TRAINS_QUEUE;
     struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = interface};
     struct trains *trains = calloc(1, sizeof *trains);
     if (!trains)

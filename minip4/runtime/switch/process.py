@@ -55,28 +55,24 @@ def allow_open_files() -> None:
 
 
 async def _run_until_signal(options: SwitchOptions) -> int:
-    workers = Workers()
-    switch = Switch(options, workers)
+    switch = Switch(options)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, switch.request_end)
-    try:
-        return await switch.run()
-    finally:
-        workers.close()
+    return await switch.run()
 
 
 class Switch:
     """A switch that run() runs until request_end().
 
-    The threads `workers` move its frames; `memory_links` is as in Driver. Messages are written to
-    `log` (default: stderr). The line that the switch is ready, and counters without --counters, are
-    written to `output` (default: stdout).
+    `workers` and `memory_links` are as in Driver. Messages are written to `log` (default: stderr).
+    The line that the switch is ready, and counters without --counters, are written to `output`
+    (default: stdout).
     """
 
     def __init__(
         self,
         options: SwitchOptions,
-        workers: Workers,
+        workers: Workers | None = None,
         *,
         memory_links: Mapping[int, tuple[str, int]] | None = None,
         output: TextIO | None = None,
