@@ -47,7 +47,7 @@ def test_published_metrics_equal_ground_truth(published: tuple[MetricsFolder, Tr
         for family in families for sample in family.samples
     }  # fmt: skip
     assert {key: found.get(key) for key in truth} == pytest.approx(truth, abs=1e-12)
-    assert all(family.name.startswith(("ampm_", "dta_", "int_")) for family in families)
+    assert all(family.name.startswith(("ampm_", "dta_", "int_", "roce_")) for family in families)
 
 
 @needs_prometheus
