@@ -292,9 +292,7 @@ async def _mark(net: Network, domain: Domain, setting: Setting) -> Measured:
     hops = [Hop(connection(net, name), entries(net, name, domain),
                 net.switch(name).clock_offset_us) for name in SWITCHES]  # fmt: skip
     watched = _marked_flows(net, hops, setting)
-    async with Collector(
-        watched, schedule, run.clock, bounds=bounds, metrics=run.metrics
-    ) as collector:
+    async with Collector(watched, schedule, run.clock, bounds=bounds) as collector:
         await collector.watch()
         first = schedule.block_at(run.clock.now_ns() // 1000 + AHEAD_US) + 1
         start_ns = 1000 * (schedule.start_us(first) + schedule.block_us // 2)
