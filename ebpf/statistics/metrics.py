@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 FLOW = ("source", "destination", "protocol", "source_port", "destination_port")
-QUANTILES = (0.5, 0.9, 0.99)
+PERCENTILES = (50, 90, 99)
 TOP = 20  # number of published flows
 
 
@@ -34,13 +34,14 @@ def metrics(window: Window) -> "Iterator[Metric]":
             "ebpf_window_flows", "Estimated flows of the window.", window.registers.estimate
         )
     if lengths is not None and totals.packets:
-        quantiles = GaugeMetricFamily(
-            "ebpf_window_packet_length_bytes", "Estimated quantiles of the packet lengths.",
-            labels=["quantile"],
+        # Prometheus reserves the label "quantile" for summaries
+        percentiles = GaugeMetricFamily(
+            "ebpf_window_packet_length_bytes", "Estimated percentiles of the packet lengths.",
+            labels=["percentile"],
         )  # fmt: skip
-        for part in QUANTILES:
-            quantiles.add_metric([f"{part:g}"], lengths.quantile(part))
-        yield quantiles
+        for percentile in PERCENTILES:
+            percentiles.add_metric([str(percentile)], lengths.quantile(percentile / 100))
+        yield percentiles
     flows = window.heavy if window.counted is None else window.counted
     if flows is not None:
         family = GaugeMetricFamily(

@@ -1,5 +1,7 @@
 """Metrics of IOAM reports: sums over the data of all nodes."""
 
+from databases import needs_prometheus, unconventional
+
 from collectors.ioam.metrics import TOO_LONG, ReportMetrics
 from collectors.ioam.options import IPV6_BYTES, NodeData, Report, Trace, TraceType, options_header
 
@@ -41,3 +43,10 @@ def test_metrics_are_sums_over_all_reports() -> None:
         ("ioam_queue_depth_count", "c2", "2"): 1,
         ("ioam_queue_depth_sum", "c2", "2"): 0,
     }
+
+
+@needs_prometheus
+def test_names_follow_conventions() -> None:
+    found = ReportMetrics("c2")
+    found.add([report(data(1, 1000, 3), data(2, 500, 0))])
+    assert unconventional(found.metrics()) == ""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from databases import needs_prometheus, unconventional
 from statistics_models import find_classes, make_key
 
 from ebpf.statistics.flows import Flows
@@ -23,10 +24,10 @@ def test_statistics_that_were_not_selected_have_no_metrics() -> None:
     assert values(window) == {("ebpf_window_packets",): 3, ("ebpf_window_bytes",): 200}
 
 
-def test_quantiles_are_labelled() -> None:
+def test_percentiles_are_labelled() -> None:
     lengths = Histogram(np.bincount(find_classes(np.arange(100)), minlength=CLASSES))
     window = Window(Totals(100, 0, 0, 0, 0), lengths=lengths)
-    assert values(window)["ebpf_window_packet_length_bytes", "0.9"] == pytest.approx(
+    assert values(window)["ebpf_window_packet_length_bytes", "90"] == pytest.approx(
         89, rel=RELATIVE_ERROR
     )
 
@@ -38,3 +39,9 @@ def test_only_top_flows_are_published() -> None:
     assert len(flows) == TOP
     flow = "10.0.0.1", "10.0.0.2", "17", "1000", str(TOP)
     assert flows[("ebpf_window_flow_packets", *flow)] == TOP + 5
+
+
+@needs_prometheus
+def test_names_follow_conventions() -> None:
+    lengths = Histogram(np.bincount(find_classes(np.arange(100)), minlength=CLASSES))
+    assert unconventional(metrics(Window(Totals(100, 0, 0, 0, 0), lengths=lengths))) == ""
