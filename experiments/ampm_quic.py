@@ -104,6 +104,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="runs per case (default: 5 in virtual time, 1 in real time and with --quick)",
     )  # fmt: skip
     cli.add_program_option(parser, PROGRAM)
+    cli.add_metrics_option(parser)
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:

@@ -59,6 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     cli.add_rate_option(parser, 5000, "reports")
     cli.add_program_option(parser, PROGRAM)
+    cli.add_metrics_option(parser)
 
 
 @dataclass(frozen=True)

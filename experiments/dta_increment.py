@@ -62,6 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     cli.add_rate_option(parser, 2000, "reports")
     cli.add_program_option(parser, PROGRAM)
+    cli.add_metrics_option(parser)
 
 
 class Point(NamedTuple):

@@ -72,6 +72,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     cli.add_rate_option(parser, 500, "the first packets of flows")
     cli.add_program_option(parser, SINK_PROGRAM)
+    cli.add_metrics_option(parser)
 
 
 class Point(NamedTuple):

@@ -70,6 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     cli.add_rate_option(parser, 5000, "reports")
     cli.add_program_option(parser, PROGRAM)
+    cli.add_metrics_option(parser)
 
 
 def power_of_two(text: str) -> int:

@@ -55,6 +55,7 @@ SOME = 0.5  # error that many keys exceed, normalized to 1 / w of all packets
 def add_options(parser: argparse.ArgumentParser) -> None:
     cli.add_rate_option(parser, 5000, "reports")
     cli.add_program_option(parser, PROGRAM)
+    cli.add_metrics_option(parser)
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="complete blocks of alternate marking (0.26 s each) per loss ratio (default: 12)",
     )  # fmt: skip
     cli.add_program_option(parser, PROGRAM)
+    cli.add_metrics_option(parser)
 
 
 @dataclass(frozen=True)

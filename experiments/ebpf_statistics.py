@@ -29,6 +29,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ebpf.statistics import distinct, exact, norms, quantiles
+from ebpf.statistics.metrics import publish
 from ebpf.statistics.offer import load_stream, pin_to_core
 from ebpf.statistics.program import Kept, Setting, Window, load_statistics
 from ebpf.statistics.samples import SAMPLE, mean_distance, medians, wasserstein
@@ -65,6 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=cli.positive_int, metavar="N",
         help="rounds of the CPU time measurement (default: 11)",
     )  # fmt: skip
+    cli.add_metrics_option(parser)
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     options.packets = options.packets or (20_000 if options.quick else 60_000)
     options.rounds = max(options.rounds or (5 if options.quick else 11), 5)
     rng = np.random.default_rng(run.seed)
-    measured = [once(number, options, run.seed, rng, run.display) for number in range(options.runs)]
+    measured = [once(number, options, rng, run) for number in range(options.runs)]
     points = [make_point(name, measured) for name in measured[0].errors]
     costs = cost(options, run.seed, rng)
     far = sum(each.far for each in measured) / len(measured) / norms.ROWS
@@ -112,23 +114,21 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     )
 
 
-def once(
-    number: int, options: argparse.Namespace, seed: int, rng: np.random.Generator,
-    display: Display | None = None,
-) -> Measured:  # fmt: skip
+def once(number: int, options: argparse.Namespace, rng: np.random.Generator, run: Run) -> Measured:
     """Run one stream through the program in two windows, and return its results."""
     stream = zipf(options.packets, FLOWS, rng)
     stream = Stream(stream.numbers, random_flows(FLOWS, rng), quartered(options.packets, rng))
     half = options.packets // 2
-    setting = Setting(KEPT, seed=seed * 1000 + number)
+    setting = Setting(KEPT, seed=run.seed * 1000 + number)
     with load_stream(stream.rows) as offer, load_statistics(setting) as statistics:
         windows = []
         for start, packets in ((0, half), (half, options.packets - half)):
             offer.through(statistics.at_xdp, packets, start)
             windows.append(statistics.flip())
+            publish(run.metrics, windows[-1])
     whole = windows[0] + windows[1]
-    if display is not None:
-        show(display, whole, stream)
+    if run.display is not None:
+        show(run.display, whole, stream)
     sizes = stream.lengths.tolist()
     variance = exact.variance(sizes)
     inexact = int(whole.totals.bytes != sum(sizes)) + int(

@@ -35,6 +35,7 @@ from ebpf.statistics import hashes
 from ebpf.statistics.flows import Flows
 from ebpf.statistics.frequent import Frequent
 from ebpf.statistics.heavykeeper import columns_in
+from ebpf.statistics.metrics import publish
 from ebpf.statistics.offer import load_stream, pin_to_core
 from ebpf.statistics.program import HEAVY_BYTES, Kept, Setting, load_statistics
 from experiments.shared.xdp.settings import require_real_time
@@ -87,6 +88,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--rounds", type=cli.positive_int, metavar="N",
         help="rounds of the CPU time measurement (default: 11)",
     )  # fmt: skip
+    cli.add_metrics_option(parser)
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
@@ -97,11 +99,11 @@ def experiment(options: argparse.Namespace, run: Run) -> Report:
     rng = np.random.default_rng(run.seed)
     whole = read_stream(options.pcap, 2 * options.packets) if options.pcap else None
     found = [
-        kept_heavy(memory, number, streamed(whole, options.packets, rng), run.seed)
+        kept_heavy(memory, number, streamed(whole, options.packets, rng), run)
         for memory in MEMORY_KB
         for number in range(options.runs if memory == HEAVY_KB else options.runs // 5)
     ]
-    found += frequent(streamed(whole, 2 * options.packets, rng), run.seed)
+    found += frequent(streamed(whole, 2 * options.packets, rng), run)
     costs = measure(streamed(whole, options.packets, rng), options, run.seed)
     named = "HeavyKeeper", HEAVY_KB
     standard = [each for each in found if (each.method, each.memory_kb) == named]
@@ -124,14 +126,16 @@ def streamed(whole: Stream | None, packets: int, rng: np.random.Generator) -> St
     return Stream(whole.numbers[:packets], whole.flows, whole.lengths[:packets])
 
 
-def kept_heavy(memory_kb: int, number: int, stream: Stream, seed: int) -> Found:
+def kept_heavy(memory_kb: int, number: int, stream: Stream, run: Run) -> Found:
     """Run HeavyKeeper over one window, with its own hashes and random numbers in each run."""
     setting = Setting(
-        Kept.HEAVY_KEEPER, columns=columns_in(memory_kb << 10), seed=seed * 1000 + number
+        Kept.HEAVY_KEEPER, columns=columns_in(memory_kb << 10), seed=run.seed * 1000 + number
     )
     with load_stream(stream.rows) as offer, load_statistics(setting) as statistics:
         offer.through(statistics.at_xdp, len(stream.numbers))
-        heavy = statistics.flip().heavy
+        window = statistics.flip()
+    publish(run.metrics, window)
+    heavy = window.heavy
     assert heavy is not None
     counts = stream.counts
     true = stream.by_key(counts)
@@ -145,18 +149,19 @@ def kept_heavy(memory_kb: int, number: int, stream: Stream, seed: int) -> Found:
                  right / len(top), float(np.mean(errors)), 0, wrong)  # fmt: skip
 
 
-def frequent(stream: Stream, seed: int) -> list[Found]:
+def frequent(stream: Stream, run: Run) -> list[Found]:
     """Run FREQUENT over the last half of a stream, for several list lengths and window sizes."""
     total = len(stream.numbers)
     parts = np.array_split(np.arange(total), 2 * max(BASIC_WINDOWS))
     kept: list[tuple[Flows, int]] = []
     with (
         load_stream(stream.rows) as offer,
-        load_statistics(Setting(Kept.COUNTERS, seed=seed)) as statistics,
+        load_statistics(Setting(Kept.COUNTERS, seed=run.seed)) as statistics,
     ):
         for part in parts:
             offer.through(statistics.at_xdp, len(part), start=int(part[0]))
             window = statistics.flip()
+            publish(run.metrics, window)
             assert window.counted is not None
             kept.append((window.counted, window.totals.uncounted))
     within = stream.numbers[parts[max(BASIC_WINDOWS)][0] :]

@@ -66,6 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="complete blocks of alternate marking, of 0.26 s each (default: 20)",
     )  # fmt: skip
     cli.add_program_option(parser, "p4src/int/int.p4")
+    cli.add_metrics_option(parser)
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:

@@ -70,6 +70,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="numbers of switches that push metadata (default: 1 to 8)",
     )  # fmt: skip
     cli.add_program_option(parser, "p4src/int/int.p4")
+    cli.add_metrics_option(parser)
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:

@@ -188,7 +188,7 @@ async def measure(options: argparse.Namespace, run: Run) -> Outcome:
     with Network(
         topo, run, program=options.program, stamp_log=stamped, switch_options=cpu_ports(topo)
     ) as net:
-        collector = net.run_application("collector", KeepingCollector(run.metrics))
+        collector = net.run_application("collector", KeepingCollector())
         async with connections(net) as switches:
             if net.has_panels:
                 clocks = await on_bmv2.find_clocks(switches, run.clock)

@@ -84,6 +84,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     cli.add_rate_option(parser, 500, "all packets together")
     cli.add_program_option(parser, "p4src/ioam/ioam.p4")
+    cli.add_metrics_option(parser)
 
 
 @dataclass(frozen=True)

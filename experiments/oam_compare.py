@@ -93,6 +93,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--probes", type=cli.positive_float, default=20, metavar="PPS",
         help="rate of the probes of all sessions together, in packets/s (default: %(default)s)",
     )  # fmt: skip
+    cli.add_metrics_option(parser)
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--packets", type=cli.positive_int, metavar="N", help="packets per case (default: 2000)"
     )
     cli.add_program_option(parser, PROGRAM)
+    cli.add_metrics_option(parser)
 
 
 @dataclass(frozen=True)

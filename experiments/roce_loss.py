@@ -82,6 +82,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="rates of recorded packets in packets/s (default: 1000 to 50000)",
     )  # fmt: skip
     cli.add_program_option(parser, PROGRAM)
+    cli.add_metrics_option(parser)
 
 
 @dataclass(frozen=True)

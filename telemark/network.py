@@ -301,6 +301,7 @@ class Network:
             wires=self._wires or self._run.wires,
             report_progress=self._report_progress,
             publisher=self._run.publisher,
+            metrics=self._run.metrics,
         )
         self._run.origin.programs |= {P4Source.read(source.path, source.defines) for source in new}
         self._backend = _backend(settings, self._run)

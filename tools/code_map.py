@@ -30,7 +30,7 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
             "p4src/explicit/loss.p4", "p4src/include/readout.p4",
         ],
         "host": ["telemark/apps/explicit_bits.py", "telemark/apps/quic.py"],
-        "controller": ["controllers/explicit.py"],
+        "controller": ["controllers/explicit.py", "controllers/explicit_metrics.py"],
         "experiments": ["experiments/shared/explicit/*.py", "experiments/ampm_quic.py"],
     },
     "INT": {
@@ -91,6 +91,7 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
         "controller": ["controllers/roce/*.py"],
         "collector": [
             "collectors/roce/raw_socket_nic.py", "collectors/roce/application.py",
+            "collectors/roce/metrics.py",
             "collectors/roce/c/raw_socket.c", "collectors/roce/c/bypass.c",
             "collectors/roce/c/nic.c",
             "collectors/roce/c/packet.c", "collectors/roce/c/crc.c",

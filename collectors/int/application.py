@@ -1,9 +1,10 @@
 """INT collector as a host application, in real and virtual time."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,10 @@ from collectors.int.live import LiveReports
 from collectors.int.native import CHANGE, GAP, Flag, ParseStatus
 from collectors.int.store import Store
 from telemark.apps.application import Application, Host
-from telemark.export.folder import INTERVAL_S, MetricsFolder
 from telemark.traffic.received import Datagrams
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 PORT = 32766  # default UDP port for reports
 # key in `drops` for all further pairs (node, reason) if there are more than Limits.sources
@@ -45,13 +48,12 @@ class Collector(Application):
     """Receives Telemetry Reports at a UDP port. The result is a Findings.
 
     If `store` is given (folder of a dataset, and name of the run), the collector also stores all
-    reports: see Store. With `metrics`, it publishes its findings as metrics of the run.
+    reports: see Store. With --metrics, it publishes its findings.
     """
 
     def __init__(
         self, encoding: Encoding, *, port: int = PORT, limits: Limits | None = None,
         hold_us: float = 1000, store: tuple[Path, str] | None = None,
-        metrics: MetricsFolder | None = None,
     ) -> None:  # fmt: skip
         self._encoding = encoding
         self._port = port
@@ -59,7 +61,6 @@ class Collector(Application):
         self._hold_us = hold_us
         self._stored = store
         self._store: Store | None = None
-        self._metrics = metrics
         self._datagrams = self._reports = self._hops = 0
         self._drops: Counter[tuple[int, int]] = Counter()
 
@@ -72,8 +73,7 @@ class Collector(Application):
         if self._stored is not None:
             self._store = Store(*self._stored)
         host.udp(self._port, self.on_datagrams, hold_us=self._hold_us)
-        if self._metrics is not None:
-            self._publish_again(self._metrics)
+        host.publish_metrics("int", self._collect)
 
     def on_datagrams(self, datagrams: Datagrams) -> None:
         """Decode and index the datagrams."""
@@ -110,20 +110,13 @@ class Collector(Application):
             self._live.send()
         if self._store is not None:
             self._store.close()
-        if self._metrics is not None:
-            self._publish(self._metrics)
+        self._host.publish_metrics("int", self._collect)
         return self.findings()
 
-    def _publish_again(self, metrics: MetricsFolder) -> None:
-        """Publish metrics now, and from then on every INTERVAL_S."""
-        self._publish(metrics)
-        next_ns = self._host.now_ns() + INTERVAL_S * 1e9
-        self._host.call_at(next_ns, lambda: self._publish_again(metrics))
-
-    def _publish(self, metrics: MetricsFolder) -> None:
+    def _collect(self) -> "Iterator[Metric]":
         from collectors.int.export import prometheus  # noqa: PLC0415  it imports this module
 
-        metrics.publish(f"int_{self._host.name}", prometheus.metrics(self.findings()))
+        return prometheus.metrics(self.findings())
 
     def _count_drops(self, reports: NDArray[np.void]) -> None:
         dropped = reports[(reports["flags"] & Flag.DROPPED) != 0]

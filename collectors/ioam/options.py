@@ -23,7 +23,7 @@ has no node data of the reporting node, its trace type is 0.
 
 import enum
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from ipaddress import IPv6Address
@@ -458,6 +458,17 @@ class Report:
     def options(self) -> tuple[Option, ...]:
         """Options of the packet, as the node received them. Raises OptionError."""
         return tuple(parse_options(self.packet[IPV6_BYTES:])[1])
+
+    @property
+    def nodes(self) -> Iterator[tuple[int, NodeData]]:
+        """Number and data of each node: the nodes of traces, and the reporting node.
+
+        Nodes of traces without a number are left out. Raises OptionError.
+        """
+        for option in self.options:
+            if isinstance(option, Trace):
+                yield from ((node.node, node) for node in option.nodes if node.node is not None)
+        yield self.node, self.data
 
     @property
     def flow_label(self) -> int:

@@ -1,9 +1,9 @@
 """RoCE responder as an application. It replaces the NIC of its host, in real and virtual time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from collectors.roce.softnic import BASE, Limits, SoftNic
 from telemark.apps.application import Application, Host
 from telemark.traffic.received import Frames
 from telemark.watch.display import Display, Series
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 FIRST_QPN, FIRST_RKEY = 0x100, 0x1000
 PATH_MTU = 1024
@@ -85,9 +88,11 @@ class Responder(Application):
             connected = self._nic.connect(domain, writer.peer, transport=writer.transport)
             assert connected == target
             self._regions.append(region)
+        self._host = host
         self._display = host.display
         self._last_ns = self._show_ns = 0
         self._port = host.frames(self.on_frames, hold_us=self._hold_us)
+        host.publish_metrics("roce", self._collect)
 
     def _region(self, writer: Writer) -> Region:
         """Return a region.
@@ -110,6 +115,12 @@ class Responder(Application):
             self._show_ns = self._last_ns + SHOW_NS
             self._show(self._display)
 
+    def _collect(self) -> "Iterator[Metric]":
+        # takes 0.05 s, which runs without --metrics do not need
+        from collectors.roce.metrics import metrics  # noqa: PLC0415
+
+        return metrics(self._host.name, self._nic.counts())
+
     def _show(self, display: Display) -> None:
         """Show the number of accepted requests on the page of --watch."""
         series = Series("RDMA", "requests accepted", self._address, "requests")
@@ -119,6 +130,7 @@ class Responder(Application):
         """Return the Outcome."""
         if self._display is not None and self._last_ns:
             self._show(self._display)
+        self._host.publish_metrics("roce", self._collect)
         records = [region.records.copy() for region in self._regions]
         for region in self._regions:
             region.release()  # so that a later collector in this process can claim the file

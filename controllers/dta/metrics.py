@@ -1,9 +1,7 @@
 """Event counts of DTA switches: as rows, and as Prometheus metrics."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,7 +11,8 @@ from controllers.dta import reporter, translator
 from controllers.dta.sender import Sender
 from controllers.dta.translator import Translator
 from controllers.roce import running
-from telemark.export.folder import INTERVAL_S, MetricsFolder
+from telemark.export import folder as export
+from telemark.export.folder import MetricsFolder
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -85,32 +84,16 @@ def metrics(rows: Sequence[Row]) -> "Iterator[Metric]":
             )  # fmt: skip
 
 
-@asynccontextmanager
-async def publishing(
+def publishing(
     folder: MetricsFolder | None, switches: Mapping[str, fy.Switch],
     translators: Mapping[str, Translator], reporters: Mapping[str, Sender],
-) -> AsyncIterator[None]:  # fmt: skip
+) -> AbstractAsyncContextManager[None]:  # fmt: skip
     """Publish event counts as metrics of the run, every INTERVAL_S and at the end of the block."""
-    if folder is None:
-        yield
-        return
 
-    async def publish() -> None:
-        folder.publish("dta", metrics(await read_events(switches, translators, reporters)))
+    async def collect() -> "Iterator[Metric]":
+        return metrics(await read_events(switches, translators, reporters))
 
-    async def publish_again() -> None:
-        while True:
-            await publish()
-            await asyncio.sleep(INTERVAL_S)
-
-    task = asyncio.create_task(publish_again())
-    try:
-        yield
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-    await publish()
+    return export.publishing(folder, "dta", collect)
 
 
 def _snake(event: str) -> str:

@@ -34,7 +34,7 @@ async def experiment(options, run):
         Flow(2, "x3", "x4", rate_pps=1000, count=1000, size=1200),  # fills the link from s3 to s4
     ]
     with Network(topo, run, program="p4src/int/int.p4", switch_options=cpu_ports(topo)) as net:
-        collector = net.run_application("collector", Collector(ENCODING, metrics=run.metrics))
+        collector = net.run_application("collector", Collector(ENCODING))
         watched = WatchedFlow(net.host("h1").IP(), net.host("h2").IP(), instructions=METADATA)
         async with connections(net) as switches:
             await configure(net, switches, Domain("collector", [watched]))

@@ -6,16 +6,20 @@ import math
 import pickle
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from telemark.errors import TestbedError
+from telemark.export.folder import INTERVAL_S, MetricsFolder
 from telemark.session.error_reporting import user_frames
 from telemark.topology.links import ETHERNET_BYTES, ICMP_BYTES, IPV4_BYTES, UDP_BYTES
 from telemark.traffic.received import Arrivals, Datagrams, Frames, Taken
 from telemark.watch.display import Display
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 # environment variable that is set in processes of applications, which import the script
 APPLICATION_PROCESS = "TELEMARK_APPLICATION"
@@ -31,6 +35,7 @@ class HostInfo:
     mtu_bytes: int
     neighbours: Mapping[str, str]  # map from IPv4 to MAC address, for all hosts of the network
     display: Display | None = None  # the page of --watch
+    metrics: MetricsFolder | None = None  # for --metrics
 
 
 class Application(ABC):
@@ -179,6 +184,7 @@ class Host(ABC):
         self.mtu_bytes = place.mtu_bytes
         self.neighbours = place.neighbours
         self.display = place.display  # the page of --watch; None without --watch
+        self.metrics = place.metrics  # None without --metrics
         self.sent = self.received = 0  # number of datagrams and frames
         self.receivers: list[Receiver] = []
         self._timers = timers
@@ -195,6 +201,18 @@ class Host(ABC):
         A callback that is not yet due when the network begins to stop is never called.
         """
         self._timers.add(time_ns, callback)
+
+    def publish_metrics(self, system: str, collect: "Callable[[], Iterable[Metric]]") -> None:
+        """With --metrics, publish the metrics of an application now, and then every INTERVAL_S.
+
+        An application calls this method in start(), and again in result() for the last values.
+        `system` is the telemetry method, e.g. "int".
+        """
+        if self.metrics is None:
+            return
+        self.metrics.publish(f"{system}_{self.name}", collect())
+        next_ns = self.now_ns() + INTERVAL_S * 1e9
+        self.call_at(next_ns, lambda: self.publish_metrics(system, collect))
 
     def udp(
         self, port: int, on_datagrams: Callable[[Datagrams], None] | None = None, *,

@@ -11,6 +11,7 @@ from mininet.topo import Topo
 
 from telemark.accounting.rejected import RejectedFrames
 from telemark.errors import InvalidRunError
+from telemark.export.folder import MetricsFolder
 from telemark.programs import Program
 from telemark.watch.display import Display
 from telemark.watch.publisher import Publisher
@@ -53,6 +54,7 @@ class Settings:
     wires: str  # one of WIRES
     report_progress: Callable[[str], None]
     publisher: Publisher | None = None  # paces virtual time for the page of --watch
+    metrics: MetricsFolder | None = None  # metrics of applications for --metrics
 
     @property
     def display(self) -> Display | None:

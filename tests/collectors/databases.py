@@ -1,19 +1,22 @@
 """Debian's Prometheus and InfluxDB, at loopback of the network namespace of a test."""
 
 import json
+import shutil
 import subprocess
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import wire
+from prometheus_client.core import Metric
 
-from telemark.export.prometheus import Collect, Endpoint
+from telemark.export.prometheus import Collect, Endpoint, text
 
 LOCAL = "127.0.0.1"
 PROMETHEUS_PORT, INFLUX_PORT = 9090, 8086
@@ -34,6 +37,18 @@ wal-dir = "{folder}/wal"
 bind-address = "{address}:{port}"
 """
 Labels = dict[str, str]
+needs_prometheus = pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="prometheus is not installed"
+)
+
+
+def unconventional(metrics: Iterable[Metric]) -> str:
+    """Return what Debian's promtool criticizes about the names and labels of metrics."""
+    command = ["promtool", "check", "metrics"]
+    return subprocess.run(
+        command, input=text(metrics), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False,
+    ).stdout  # fmt: skip
 
 
 @contextmanager

@@ -78,10 +78,11 @@ def int_md(folder: Path) -> tuple[MetricsFolder, Truth]:
     metrics = MetricsFolder(folder / "metrics")
 
     async def run_flow(run: Run) -> int:
+        run.metrics = metrics
         topo = Line(loss_probability=0.1, delay_us=1000)
         program = "p4src/int/int.p4"
         with Network(topo, run, program=program, switch_options=cpu_ports(topo)) as net:
-            net.run_application("h2", Collector(ENCODING, metrics=metrics))
+            net.run_application("h2", Collector(ENCODING))
             watched = WatchedFlow(net.host("h1").IP(), net.host("h2").IP(), instructions=METADATA)
             async with connections(net) as switches:
                 await configure(net, switches, Domain("h2", [watched]))

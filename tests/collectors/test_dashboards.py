@@ -2,14 +2,13 @@
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import prometheus
+from databases import needs_prometheus, prometheus
 from metric_runs import ampm, dta
 from prometheus_client.core import Metric
 from test_int_export import findings  # noqa: F401  a fixture
@@ -113,7 +112,7 @@ def test_legends_use_labels_of_the_result(path: Path) -> None:
             assert {*re.findall(r"{{(\w+)}}", target["legendFormat"])} == kept
 
 
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
+@needs_prometheus
 def test_prometheus_has_data_for_each_query(exported: list[Metric], tmp_path: Path) -> None:
     queries = list(chain.from_iterable(expressions(read(path)) for path in FILES))
     with prometheus(lambda: exported, tmp_path) as query:
@@ -123,7 +122,8 @@ def test_prometheus_has_data_for_each_query(exported: list[Metric], tmp_path: Pa
 
 def test_the_how_to_names_all_commands_with_metrics() -> None:
     page = (REPOSITORY / "docs/how-to/dashboards.md").read_text()
-    named = {*re.findall(r"`((?:ampm|dta|int)_\w+)`", page)}
+    table = page[: page.index("Other experiments of these systems")]
+    named = {*re.findall(r"`([a-z]+_\w+)`", table)}
     scripts = (REPOSITORY / "experiments").glob("*.py")
     assert named == {each.stem for each in scripts if "add_metrics_option" in each.read_text()}
     for name in re.findall(r"`(docs/examples/\w+\.py)`", page):

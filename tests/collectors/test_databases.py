@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from databases import influxdb, prometheus
+from databases import influxdb, needs_prometheus, prometheus, unconventional
 from metric_runs import Sample, Truth, ampm, dta, int_md
 from prometheus_client.parser import text_string_to_metric_families
 from test_int_export import EPOCH_NS, findings  # noqa: F401  a fixture
@@ -21,9 +21,6 @@ from telemark.export.folder import MetricsFolder
 from telemark.export.influx import lines
 from telemark.export.prometheus import text
 
-needs_prometheus = pytest.mark.skipif(
-    shutil.which("prometheus") is None, reason="prometheus is not installed"
-)
 needs_influxdb = pytest.mark.skipif(
     shutil.which("influxd") is None, reason="influxdb is not installed"
 )
@@ -47,7 +44,13 @@ def test_published_metrics_equal_ground_truth(published: tuple[MetricsFolder, Tr
         for family in families for sample in family.samples
     }  # fmt: skip
     assert {key: found.get(key) for key in truth} == pytest.approx(truth, abs=1e-12)
-    assert all(family.name.startswith(("ampm_", "dta_", "int_")) for family in families)
+    assert all(family.name.startswith(("ampm_", "dta_", "int_", "roce_")) for family in families)
+
+
+@needs_prometheus
+def test_names_follow_conventions(published: tuple[MetricsFolder, Truth]) -> None:
+    folder, _ = published
+    assert unconventional(folder.collect()) == ""
 
 
 @needs_prometheus

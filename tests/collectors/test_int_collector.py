@@ -75,6 +75,9 @@ class Still:
     def udp(self, port: int, callback: Callable[..., None], *, hold_us: float) -> None:
         assert (port, hold_us) == (PORT, 1000)
 
+    def publish_metrics(self, system: str, collect: Callable[..., object]) -> None:
+        pass
+
 
 def test_drops_are_counted_by_node_and_reason_and_no_further_than_to_a_limit() -> None:
     collector = Collector(Encoding(), limits=Limits(sources=10))

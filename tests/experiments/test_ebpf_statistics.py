@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scripts import module
 from ebpf.statistics import distinct
 from ebpf.statistics.minwise import Minima
 from telemark.results.goodness_of_fit import agreement_check
+from telemark.session.run import Run
 
 experiment = module("ebpf_statistics")
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
@@ -18,8 +20,8 @@ RUNS = 6
 
 
 def measured(number: int = RUNS) -> list:
-    rng = np.random.default_rng(2)
-    return [experiment.once(each, OPTIONS, 2, rng) for each in range(number)]
+    rng, run = np.random.default_rng(2), Run("test", Path(), seed=2)
+    return [experiment.once(each, OPTIONS, rng, run) for each in range(number)]
 
 
 def chance(runs: list) -> dict[str, float]:

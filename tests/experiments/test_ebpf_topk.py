@@ -14,6 +14,7 @@ from scripts import module, run
 from ebpf.statistics import frequent
 from experiments.shared.xdp.streams import read_stream, zipf
 from telemark.errors import TestbedError
+from telemark.session.run import Run
 
 experiment = module("ebpf_topk")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="BPF needs root")
@@ -68,19 +69,21 @@ def test_the_median_of_rounds_decides(heavy_ns: list[float], median: float) -> N
 
 
 @needs_root
-def test_the_top_is_found_and_promises_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = zipf(20_000, 1000, np.random.default_rng(1))
-    heavy = experiment.kept_heavy(64, 0, stream, 1)
+def test_the_top_is_found_and_promises_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, made = zipf(20_000, 1000, np.random.default_rng(1)), Run("test", tmp_path, seed=1)
+    heavy = experiment.kept_heavy(64, 0, stream, made)
     assert (heavy.recall, heavy.wrong) == (1, 0)
     assert heavy.error < 0.01
-    small = experiment.kept_heavy(1, 0, stream, 1)
+    small = experiment.kept_heavy(1, 0, stream, made)
     assert small.recall < 0.9
     monkeypatch.setattr(experiment, "BASIC_WINDOWS", (4, 2))
-    kept = experiment.frequent(stream, 1)
+    kept = experiment.frequent(stream, made)
     assert len(kept) == 2 * len(experiment.LISTED)
     assert not any(each.wrong for each in kept)
     monkeypatch.setattr(frequent.Frequent, "reported", lambda self: {})
-    assert any(each.wrong for each in experiment.frequent(stream, 1))
+    assert any(each.wrong for each in experiment.frequent(stream, made))
 
 
 def test_a_capture_is_read_by_flows(tmp_path: Path) -> None:

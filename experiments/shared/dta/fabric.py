@@ -28,6 +28,7 @@ from collectors.roce.endpoint import Peer
 from controllers.connection import connections, cpu_ports
 from controllers.dta import sink, translator
 from controllers.dta.batching import ROWS, PostcardStore
+from controllers.dta.metrics import publishing
 from controllers.dta.sink import INSTRUCTIONS, Sink
 from controllers.dta.stores import KeyWriteStore, Store
 from controllers.dta.translator import Service, Translator, WriteSession
@@ -225,7 +226,8 @@ async def tracing(
             await translator.configure(net, switches, {TRANSLATOR: place})
             routers = {router: switches[router] for router in topo.routers}
             await sink.configure(net, routers, domain, sinks)
-            yield Tracing(net, topo, switches, sessions, run)
+            async with publishing(run.metrics, switches, {TRANSLATOR: place}, sinks):
+                yield Tracing(net, topo, switches, sessions, run)
 
 
 def users(pods: int) -> list[str]:

@@ -13,6 +13,7 @@ from mininet.topo import SingleSwitchTopo
 
 from controllers.connection import connections, cpu_ports
 from controllers.dta.manager.fabric import Area, collector
+from controllers.dta.metrics import publishing
 from controllers.dta.translator import (
     OUTCOMES,
     TrackedReporter,
@@ -127,7 +128,8 @@ async def translating(
         net.run_application(COLLECTOR, there.responder)
         async with connections(net) as switches:
             await configure(net, switches, {SWITCH: translator})
-            yield Running(net, switches[SWITCH], there.sessions, reporters, run)
+            async with publishing(run.metrics, switches, {SWITCH: translator}, {}):
+                yield Running(net, switches[SWITCH], there.sessions, reporters, run)
 
 
 def checks(name: str, net: Network, requests: int) -> list[Check]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from controllers.connection import connections, cpu_ports
 from controllers.explicit import Connection, Direction, StreamReport, read_streams
+from controllers.explicit_metrics import publishing
 from controllers.forwarding import forwarding_entries
 from experiments.shared.explicit.truth import StreamTruth, read_truth
 from telemark.accounting.packet_accounting import PacketAccounting
@@ -144,7 +145,8 @@ async def measure(
             for each in watched
         ]
         longest_ns = int(max(times[-1] for times in due_ns.values()))
-        await run.clock.sleep_until(run.clock.now_ns() + longest_ns + DRAIN_NS)
+        async with publishing(run.metrics, observer, watched):
+            await run.clock.sleep_until(run.clock.now_ns() + longest_ns + DRAIN_NS)
         reports = await read_streams(observer, watched)
     reject_unfinished(setting, [app for pair in running for app in pair.values()])
     results = [

@@ -166,7 +166,7 @@ async def measure(
         if on_bmv2 and FULL in flows:
             depth = max(round(BMV2_QUEUE_SHARE * flows[FULL].count), 1)
         net.switch("s5").set_queue(net.port("s5", "h2"), depth=depth, rate_pps=rate_pps)
-        collector = net.run_application("collector", KeepingCollector(run.metrics))
+        collector = net.run_application("collector", KeepingCollector())
         domain = make_domain(net, flows)
         async with connections(net) as switches:
             clocks = await find_clocks(switches, run.clock) if on_bmv2 else {}

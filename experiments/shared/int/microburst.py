@@ -204,7 +204,7 @@ async def measure(options: argparse.Namespace, scale: Scale, run: Run) -> Outcom
         if is_bmv2:
             queue_pps = round(BMV2_QUEUE_PPS / scale.slower)
             on_bmv2.limit_queues(net, topo.switches(), queue_pps, QUEUE)
-        collector = net.run_application("collector", KeepingCollector(run.metrics))
+        collector = net.run_application("collector", KeepingCollector())
         async with connections(net) as switches:
             if is_bmv2:
                 clocks = await on_bmv2.find_clocks(switches, run.clock)

@@ -12,7 +12,6 @@ from collectors.int.native import GROUP, HOP, REPORT
 from controllers.int.domain import node_id
 from experiments.shared.int.truth import SwitchTransit, around
 from telemark.apps.application import Host
-from telemark.export.folder import MetricsFolder
 from telemark.network import Network
 from telemark.traffic.flows import Flow
 
@@ -44,8 +43,8 @@ class Kept(NamedTuple):
 class KeepingCollector(Collector):
     """Collector that also stores all reports of Telemark switches; its result is a Kept."""
 
-    def __init__(self, metrics: MetricsFolder | None = None) -> None:
-        super().__init__(OURS, metrics=metrics)
+    def __init__(self) -> None:
+        super().__init__(OURS)
 
     def start(self, host: Host) -> None:
         """Listen."""

@@ -37,18 +37,17 @@ class LiveTraces:
         if not traces:
             return
         self._next_ns = last.time_ns + SHOW_NS
-        nodes = [node for trace in traces for node in trace.nodes]
-        for node in (*nodes, report.data):
-            for series, value in self._values(node):
+        for number, node in report.nodes:
+            for series, value in self._values(number, node):
                 self._display.add(series, [(last.time_ns, value)])
-        numbers = [*(node.node for node in nodes), report.node]
+        numbers = [*(node.node for trace in traces for node in trace.nodes), report.node]
         if None not in numbers and not traces[0].flags & TraceFlag.OVERFLOW:
             self._show_path(report, [self._display.switch(number or 0) for number in numbers])
 
-    def _values(self, node: NodeData) -> Iterator[tuple[Series, float]]:
+    def _values(self, number: int, node: NodeData) -> Iterator[tuple[Series, float]]:
         for quantity, (field, divisor, unit) in QUANTITIES.items():
-            if node.node is not None and node.is_available(field):
-                series = Series("IOAM", quantity, self._display.switch(node.node), unit)
+            if node.is_available(field):
+                series = Series("IOAM", quantity, self._display.switch(number), unit)
                 yield series, getattr(node, field) / divisor
 
     def _show_path(self, report: Report, names: list[str]) -> None:

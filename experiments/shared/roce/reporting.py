@@ -15,6 +15,7 @@ from collectors.roce.application import Responder, Writer
 from collectors.roce.endpoint import Counts, Peer, Target, Transport
 from collectors.roce.region import HOP, TCP
 from controllers.connection import connections, cpu_ports
+from controllers.roce.metrics import publishing
 from controllers.roce.running import ANSWERS, events
 from controllers.roce.session import Content, Reporter, Session, configure
 from controllers.roce.watch import RecordedFlow
@@ -112,7 +113,10 @@ async def reporting(
         net.run_application(COLLECTOR, responder)
         if keeps:
             net.run_application(RECEIVER, FrameRecorder())
-        async with writing(net, collection, responder.targets[0]) as running:
+        async with (
+            writing(net, collection, responder.targets[0]) as running,
+            publishing(run.metrics, running.switch, running.session),
+        ):
             yield running
 
 

@@ -151,7 +151,7 @@ class MininetBackend:
         neighbours = {other.IP(): other.MAC() for other in self.hosts}
         place = HostInfo(
             host, node.IP(), node.MAC(), self._settings.mtu_bytes, neighbours,
-            self._settings.display,
+            self._settings.display, self._settings.metrics,
         )  # fmt: skip
         process = ApplicationProcess(node, place, application, log)
         self._applications.append(process)

@@ -19,6 +19,7 @@ from telemark.apps.application import (
 from telemark.apps.application import Host as HostOfApplication
 from telemark.apps.headers import PROTOCOL_ICMP, TYPE_IPV4, ipv4_header
 from telemark.errors import TestbedError
+from telemark.export.folder import MetricsFolder
 from telemark.traffic.received import Taken
 from telemark.watch.display import Display
 
@@ -46,20 +47,23 @@ class Applications:
         self._instant_ns = self._calls = 0
 
     def run(
-        self, host: "Host", application: Application, display: Display | None
-    ) -> RunningApplication:
+        self, host: "Host", application: Application, display: Display | None,
+        metrics: MetricsFolder | None,
+    ) -> RunningApplication:  # fmt: skip
         """Start a copy of an application at a host."""
         name = str(RunningApplication(host.name, type(application).__name__))
-        return self.begin(host, pickle.loads(pickled(application, name)), display)
+        return self.begin(host, pickle.loads(pickled(application, name)), display, metrics)
 
     def begin(
-        self, host: "Host", application: Application, display: Display | None = None
-    ) -> RunningApplication:
+        self, host: "Host", application: Application, display: Display | None = None,
+        metrics: MetricsFolder | None = None,
+    ) -> RunningApplication:  # fmt: skip
         """Start the given application itself, not a copy."""
         running = RunningApplication(host.name, type(application).__name__)
         place = HostInfo(
-            host.name, host.address, host.mac, self._mtu_bytes, self._neighbours, display
-        )
+            host.name, host.address, host.mac, self._mtu_bytes, self._neighbours, display,
+            metrics,
+        )  # fmt: skip
         started = VirtualHost(self._virtual, host.node, place, self._timers, running)
         self._hosts.append(started)
         started.start(application)

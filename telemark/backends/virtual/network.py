@@ -311,7 +311,8 @@ class VirtualBackend:
     def run_application(self, host: str, application: Application) -> RunningApplication:
         """Start an application on the event queue."""
         node = next(node for node in self.hosts if node.name == host)
-        return self._applications.run(node, application, self._settings.display)
+        settings = self._settings
+        return self._applications.run(node, application, settings.display, settings.metrics)
 
     def command_line(self) -> None:
         raise TestbedError("--interactive: not available in virtual time; use --time real")
