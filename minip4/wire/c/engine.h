@@ -82,8 +82,8 @@ void engine_unlock_dataplane(struct engine *engine);
 /* Process all work that is due by now_ns, before a change of settings. */
 void engine_catch_up(struct engine *engine, uint64_t now_ns);
 
-/* Set the link of a port; config NULL removes the link. The rate of the link shapes the queue
- * before it. Returns false if out of memory. */
+/* Set the link of a port; config NULL removes the link. The queue of the port sends at the rate of
+ * the link. Returns false if out of memory. */
 bool engine_set_link(struct engine *engine, uint16_t port, const struct link_config *config);
 /* Set the number of queues per port, 1 (default) to ENGINE_MAX_PRIORITIES. The highest queue is
  * served first. */

@@ -1,9 +1,9 @@
 """Kernel of the virtual machine: Debian's kernel and the modules that it needs.
 
-python -m telemark.backends.real.vm.kernel PACKAGE.deb
+    Command: python -m telemark.backends.real.vm.kernel PACKAGE.deb
 
-extracts kernel and modules from a linux-image-* package into the folder FOLDER. The package is not
-installed, so the boot loader and the kernel of the machine do not change.
+The command extracts kernel and modules from a linux-image-* package into FOLDER. It does not
+install the package, so the boot loader and the kernel of the machine do not change.
 """
 
 import lzma
