@@ -1,9 +1,9 @@
 """PINT: what does a receiver learn about paths and latencies from 16 telemetry bits per packet?
 
 A flow passes a line of switches. Each switch may change a digest of at most 16 bits in a header of
-the packets. The receiver infers the path from the digests, and then again from new packets, many
-times. In a second network with queues, eight bits are for the path, and eight bits for the latency
-of a hop.
+the packets. The receiver infers the path from the digests of several packets. This is repeated many
+times, each time from new packets. In a second network with queues, eight bits of the digest are for
+the path, and eight bits are for the latency of a hop.
 
 Paper: Ben Basat, Ramanathan, Li, Antichi, Yu and Mitzenmacher: PINT: Probabilistic In-band Network
 Telemetry. SIGCOMM 2020.

@@ -36,10 +36,10 @@ struct metadata_t {
 struct query_t {
     bit<3> current;      // snapshot that counts
     bit<32> ages;        // age of the window in which the packet arrived, at most MAX_AGE
-    bit<32> row_0;       // columns of the flow
+    bit<32> row_0;       // column of the flow in each row
     bit<32> row_1;
     bit<32> cleaning;    // column that is cleaned
-    bit<32> bytes;       // of the packet; 0 means that there is no packet of a flow
+    bit<32> bytes;       // bytes of the packet; 0 if it is no packet of a flow
 }
 
 control Snapshot(

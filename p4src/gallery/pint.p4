@@ -23,12 +23,13 @@
 
 const bit<16> ETHERTYPE_PINT = 0x88B5;  // for local experiments: IEEE 802
 const bit<8> INITIAL_TTL = 64;
-const bit<32> LAYER = 0x100;  // added to numbers of hops, for other random values of a packet
+// added to numbers of hops, so that the layer depends on other random values than the hops
+const bit<32> LAYER = 0x100;
 const bit<32> SWITCH = 0x200;
 @noWarn("unused") const bit<32> LATENCIES = 7;  // number of the instance for latencies
 
 header pint_t {
-    bit<16> ether_type;  // of the next header
+    bit<16> ether_type;  // ethertype of the next header
     bit<16> digest;
 }
 
@@ -40,10 +41,10 @@ struct headers_t {
 }
 
 struct metadata_t {
-    bit<32> number;    // of this switch
+    bit<32> number;    // number of this switch
     bit<64> baseline;  // probability of the baseline layer, in units of 2^-32
     bit<64> xor;       // probability that a switch changes a digest in the XOR layer
-    bit<64> a;         // of the hash functions
+    bit<64> a;         // parameters of the hash functions
     bit<64> b;
     bit<32> packet;    // identifies the packet
     bit<32> hop;       // number of this hop, from 1 on

@@ -26,7 +26,7 @@ from telemark.network import Network
 from telemark.topology.links import ETHERNET_BYTES, IPV4_BYTES
 
 IPV4, TELEMETRY = 0x0800, 0x88B5  # ethertypes
-PROTOCOL, REPORT = 23, 224  # offset of the protocol, and its value in reports
+PROTOCOL, REPORT = 23, 224  # offset of the IPv4 protocol in a frame, and its value in reports
 CONTENTION, SUSPICION, HIGH_DELAY, LOW_BANDWIDTH = 1, 2, 4, 8  # reasons of a report
 HEADER = np.dtype([
     ("epoch", ">u4"), ("path", ">u2"), ("code", ">u2"), ("contention", "u1", 6),
@@ -45,7 +45,7 @@ REPORT_FIELDS = ("epoch", "flow", "path", "contention", "suspicion", "late", "in
 # fields that do not depend on the times in a switch
 TIMELESS = ("epoch", "path", "suspicion", "packets", "bytes")
 TIMELESS_REPORT = tuple(name for name in REPORT_FIELDS if name not in ("late", "reasons"))
-Rows = dict[str, NDArray[np.int64]]  # columns of a table
+Rows = dict[str, NDArray[np.int64]]  # column -> values of the rows
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,19 @@ class Hop:
 
     frames: NDArray[np.void]  # of type FRAME
     latency_us: NDArray[np.int64]  # difference of the timestamps of departure and arrival
-    waiting: NDArray[np.int64]  # packets in the queue at the time of arrival
+    waiting: NDArray[np.int64]  # number of packets in the queue at the time of arrival
 
 
 @dataclass(frozen=True)
 class Outcome:
     """Observations of one flow, and what the model expects."""
 
-    epochs: NDArray[np.int64]  # of all sent packets
-    wrong_headers: int  # headers at the last switch that differ from the model
+    epochs: NDArray[np.int64]  # epochs of all sent packets
+    wrong_headers: int  # number of headers at the last switch that differ from the model
     wrong_reports: int
     reports: Rows
-    partial_reports: Rows  # the model's, if switches do not see `uncounted` packets of their queues
+    # reports of a model in which switches do not see `uncounted` packets of their queues
+    partial_reports: Rows
 
     @property
     def points(self) -> tuple[int, int]:

@@ -98,7 +98,8 @@ static void send_to_memory(struct nic *nic)
     memory_end_begin(nic->memory);
     for (unsigned at = 0; at < nic->queued; at++) {
         const struct packet *packet = nic->packets[at];
-        if (packet->length < ETH_HLEN || packet->length > PACKET_MAX_FRAME) /* the kernel rejects them, too */
+        /* the kernel rejects frames of these lengths, too */
+        if (packet->length < ETH_HLEN || packet->length > PACKET_MAX_FRAME)
             count_error(nic, packet->length < ETH_HLEN ? EINVAL : EMSGSIZE, 1);
         else if (memory_end_send(nic->memory, packet->data, packet->length, now_ns))
             count_sent(nic, at, at + 1);

@@ -15,8 +15,8 @@
 /* maximum size of a block in a region; larger ones come from malloc() */
 #define LARGEST (2 * HUGE_PAGE)
 
-/* Up to 2^6 cache lines, there is one class per number of cache lines. Up to 2^16 cache lines, there
- * are STEPS classes per power of two. */
+/* Up to 2^6 cache lines, there is one class per number of cache lines. From there up to 2^16 cache
+ * lines, there are STEPS classes per power of two. */
 enum { FINE = 64, STEPS = 4, CLASSES = FINE + STEPS * 10 };
 
 struct given {
