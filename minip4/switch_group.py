@@ -127,5 +127,5 @@ if __name__ == "__main__":
     if is_sanitized:
         preload_sanitizer()
     allow_open_files()
-    ctypes.CDLL(None).prctl(PR_SET_NAME, b"minip4", 0, 0, 0)  # for ps and top
+    ctypes.CDLL(None).prctl(PR_SET_NAME, b"minip4", 0, 0, 0)  # name of the process in ps and top
     asyncio.run(serve(socket.socket(fileno=int(sys.argv[1])), is_sanitized=is_sanitized))

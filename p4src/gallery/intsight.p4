@@ -55,7 +55,7 @@ header report_t {
     bit<4> reserved;
 }
 
-struct summary_t {  // of a flow in an epoch
+struct summary_t {  // summary of a flow in an epoch
     @field_list(REPORT_FIELDS)
     bit<32> epoch;
     @field_list(REPORT_FIELDS)

@@ -33,7 +33,7 @@ CARD_QPN, KEY_QPN, FIRST_LIST_QPN = 1336, 1337, 1338  # queue pairs of the trans
 DROPS_MACRO, TRACKING_MACRO = "QP_RESYNC_PACKET_DROP_NUM", "DO_NACK_TRACKING"
 COMPLETE, POSTCARD_WRAP = 5, 256  # counter of a row: value that causes a write; number of values
 
-SLOT = np.dtype([("checksum", "<u4"), ("data", ">u4")])  # of Key-Write
+SLOT = np.dtype([("checksum", "<u4"), ("data", ">u4")])  # slot of Key-Write
 CARD = np.dtype([("hops", ">u4", (5,)), ("zeros", ">u4", (3,))])
 ENTRY, COUNTER = np.dtype("<u4"), np.dtype("<u8")
 
@@ -47,9 +47,9 @@ class Collector:
     """Collector of the prototype: its address and port, and the targets of its queue pairs."""
 
     address: str
-    port: int  # port of the translator
+    port: int  # port of the translator that leads to the collector
     cards: Target
-    keys: Target  # of Key-Write or Key-Increment, which share a table
+    keys: Target  # target of Key-Write or Key-Increment, which share a table
     lists: Sequence[Target] = ()
 
 

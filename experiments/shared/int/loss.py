@@ -81,7 +81,7 @@ class Outcome:
 
     blocks: list[BlockReport]
     kept: Kept
-    truths: Mapping[int, Truth]  # by flow id
+    truths: Mapping[int, Truth]  # flow id -> ground truth
     records: Mapping[int, FlowRecord]
     nodes: Mapping[str, int]  # switch -> node id
     in_ports: Mapping[str, int]  # switch -> ingress port on the path

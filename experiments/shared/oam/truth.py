@@ -30,7 +30,7 @@ from telemark.network import Network
 from telemark.traffic.flows import Flow
 
 NEVER = -1
-RESOLUTION_NS = 1000  # of the times that methods report
+RESOLUTION_NS = 1000  # resolution of the times that methods report
 BEFORE = {SOURCE_LEAF: (SENDER,), SINK_LEAF: SPINES, **dict.fromkeys(SPINES, (SOURCE_LEAF,))}
 AFTER = {SOURCE_LEAF: SPINES, SINK_LEAF: (RECEIVER,), **dict.fromkeys(SPINES, (SINK_LEAF,))}
 ARRIVAL, DEPARTURE = "arrivals", "departures"
@@ -117,8 +117,9 @@ class PointTimes:
 class Truth:
     """All data packets; the arrays have one element per packet."""
 
-    sent_ns: NDArray[np.int64]  # arrival at the first switch
-    delay_ns: NDArray[np.int64]  # until the departure from the last switch; -1: lost
+    sent_ns: NDArray[np.int64]  # arrival time at the first switch
+    # time from then to the departure from the last switch; -1 means that the packet was lost
+    delay_ns: NDArray[np.int64]
 
     @property
     def lost(self) -> NDArray[np.bool_]:
@@ -146,7 +147,7 @@ class HostTraffic:
     """Flows of the hosts that send, and how to find their packets."""
 
     family: Family
-    addresses: Mapping[str, bytes]  # of SENDER and CROSS_SENDER
+    addresses: Mapping[str, bytes]  # addresses of SENDER and CROSS_SENDER
     flows: Sequence[Flow]
 
     def read(self, path: Path, host: str = SENDER) -> "Packets":
@@ -178,8 +179,8 @@ class Packets(NamedTuple):
     key: NDArray[np.int64]  # UDP port and sequence number
     time_ns: NDArray[np.int64]
     dscp: NDArray[np.uint8]
-    total_bytes: int  # of all frames of the capture
-    bytes: int  # of these packets, without telemetry
+    total_bytes: int  # bytes of all frames in the capture
+    bytes: int  # bytes of the flows' packets, without telemetry
 
 
 def read_truth(

@@ -22,7 +22,7 @@ struct task {
     void (*watch)(struct task *task, int epoll_fd, bool is_added);
     /* The last round has ended: from now on, do not call task_notify(). */
     void (*stopped)(struct task *task);
-    uint64_t device_id;    /* for a message if the task crashes */
+    uint64_t device_id;    /* device ID in the message about a crash of the task */
     atomic_bool has_error; /* a descriptor reports an error (EPOLLERR); reset by round() */
 
     /* private members */

@@ -112,7 +112,7 @@ void engine_set_cpu_port(struct engine *engine, uint16_t port);
 
 struct queue_state {
     struct queue_config config;
-    uint64_t packets, bytes; /* in the queue now */
+    uint64_t packets, bytes; /* packets and bytes that are in the queue now */
     uint64_t drops;          /* tail drops */
 };
 void engine_queue_state(struct engine *engine, uint16_t port, uint32_t priority,
@@ -135,7 +135,8 @@ struct engine_counters {
     uint64_t no_port_drops;         /* sent to a port that the switch does not have */
     uint64_t memory_drops;          /* no packet buffer available */
     uint64_t replicas;              /* copies made by multicast and cloning */
-    uint64_t in_queues;             /* in queues now, or waiting for another pass of the parser */
+    /* packets that are in queues now, or wait for another pass of the parser */
+    uint64_t in_queues;
 };  /* received + replicas = transmitted + all drops + in_queues */
 void engine_counters(struct engine *engine, struct engine_counters *out);
 

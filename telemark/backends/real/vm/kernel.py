@@ -23,7 +23,7 @@ from telemark.errors import TestbedError
 FOLDER = REPOSITORY / ".vm"
 # Modules that the guest loads; the dependencies of these modules are not listed.
 MODULES = (
-    "virtio_pci", "9pnet_virtio", "9p", "overlay",  # files
+    "virtio_pci", "9pnet_virtio", "9p", "overlay",  # root file system
     "virtio_console", "virtio_net",  # console and network
     # RDMA; rxe uses "crc32" from the kernel's crypto API
     "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm",
