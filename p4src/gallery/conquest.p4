@@ -1,10 +1,10 @@
 /* ConQuest (Chen et al., CoNEXT 2019): estimates how many bytes of a packet's flow were in the
- * queue, and marks packets of flows with many bytes.
+ * queue, and marks the packet if this number is large.
  *
  * Time consists of windows. A snapshot is a Count-Min sketch of the bytes per flow that left the
  * queue in one window. Snapshots are used in turn: in each window, one snapshot counts, one is
- * cleaned, and the others are read. The packets that were in the queue when a packet arrived left
- * between its arrival and its departure. So the estimate is the sum of the counts in these windows.
+ * cleaned, and the others are read. While a packet waits, the packets in front of it leave the
+ * queue. So the estimate is the sum of the counts in the windows from its arrival to its departure.
  * Each packet cleans one column. */
 #include "../include/forwarding.p4"
 #include "../include/hash_function.p4"

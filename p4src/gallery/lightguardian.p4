@@ -5,9 +5,9 @@
  * and the largest latency in the switch. The sum is updated like a conservative update, but in one
  * pass: a row counts the packet only if its sum is not larger than the least sum in earlier rows.
  *
- * There are two sketches. In each window, one of them counts. Packets carry the other one, which
- * counted in the window before. The controller starts the windows. A cell also has the number of
- * its window, so an old cell counts as zero. */
+ * There are two sketches. In each window, one of them counts packets. Packets carry the other one,
+ * which counted in the previous window. The controller starts the windows. A cell also has the
+ * number of its window, so a cell of an earlier window counts as zero. */
 #include "../include/hash_function.p4"
 #include "../include/headers.p4"
 

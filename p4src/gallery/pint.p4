@@ -5,8 +5,8 @@
  * changes the digest of a packet, and the receiver knows it as well.
  *
  * Path: in the baseline layer, hop i overwrites the digest with probability 1 / i, so that each hop
- * is the last writer with the same probability. In the XOR layer, each hop XORs its hash with the
- * same probability. The hash is that of the switch's number and the packet.
+ * is the last writer with the same probability. In the XOR layer, each hop XORs its hash into the
+ * digest with the same probability. This hash depends on the switch's number and on the packet.
  *
  * Latency: the last writer of another baseline layer writes the logarithm of its latency. */
 #include "../include/headers.p4"

@@ -1,6 +1,7 @@
 """Reports of each INT mode, and the packets that leave the INT domain.
 
-h1 - s1 - s2 - s3 - h2, and a collector at s1: the packets of a flow for each mode alternate
+The path is h1 - s1 - s2 - s3 - h2, and the collector is at s1. Each mode has one flow. Packets of
+these flows alternate.
 """
 
 import struct

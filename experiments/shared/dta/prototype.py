@@ -216,9 +216,10 @@ def rejected_reports(sequence: Iterable[int]) -> int:
 def mean_success(load: NDArray[np.float64] | float, copies: int) -> NDArray[np.float64]:
     """Return the fraction of found keys at a load; `copies` is a power of two.
 
-    CRCs of a key and of different copies differ by constants. So a later key overwrites all copies
-    of a key or none, and `copies` of its possible slots do so. All copies together are lost as
-    fast as one copy at `copies` times the load.
+    The CRCs from which a key gets the slots of its copies differ by constants. So a later key
+    overwrites either all copies of an earlier key or none. It overwrites them from `copies` of its
+    possible slots. Therefore a key is lost as fast as a key with one copy at `copies` times the
+    load.
     """
     total = np.asarray(load, float) * copies
     return (1 - np.exp(-total)) / total

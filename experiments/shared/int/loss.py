@@ -100,7 +100,7 @@ def make_flows(
 ) -> dict[Cause | None, Flow]:
     """Return one flow per cause within a switch, and one flow without such a cause.
 
-    Only the full queue and the link may drop packets of the latter.
+    Only the full queue and the link may drop packets of the flow without such a cause.
 
     The flow of each cause has `percent` of all packets. The flow for the full queue is a burst.
     Raises TestbedError if no packets are left for the last flow.
