@@ -20,11 +20,11 @@ struct engine_driver {
      * arrival time, and the driver stores the frames until this time. Counters count them as
      * delivered immediately. */
     bool keeps_flying;
-    /* Transmit a frame of a port, after the port's link if there is one; takes ownership of the
-     * packet. */
+    /* Transmit a frame that leaves through a port; takes ownership of the packet. If the port has a
+     * link, the frame has crossed the link (but see keeps_flying). */
     void (*transmit)(void *user, uint16_t port, struct packet *packet, uint64_t now_ns);
     /* Called for each received frame (`now_ns` is the arrival time), and for each transmitted frame
-     * before the link. May be NULL. */
+     * before it enters the link. May be NULL. */
     void (*tap)(void *user, enum engine_tap tap, uint16_t port, const struct packet *packet,
                 uint64_t now_ns);
     /* Called for each frame that a link lost. May be NULL. */
@@ -120,7 +120,7 @@ void engine_queue_state(struct engine *engine, uint16_t port, uint32_t priority,
 
 struct engine_port_counters {
     uint64_t received_packets, received_bytes;
-    uint64_t transmitted_packets, transmitted_bytes; /* sent by the switch, before the link */
+    uint64_t transmitted_packets, transmitted_bytes; /* sent by the switch to the link */
     uint64_t queue_drops;                            /* tail drops of the egress queue */
     uint64_t enqueued_now;                           /* packets in the queue now */
     struct link_counters link;                       /* all zero without a link */
@@ -128,15 +128,14 @@ struct engine_port_counters {
 void engine_port_counters(struct engine *engine, uint16_t port, struct engine_port_counters *out);
 
 struct engine_counters {
-    uint64_t received, transmitted; /* packets of all ports, before links */
+    uint64_t received, transmitted; /* packets of all ports; links may lose transmitted ones */
     uint64_t ingress_drops;         /* dropped by the program at the end of ingress */
     uint64_t egress_drops;          /* dropped by the program at the end of egress */
     uint64_t queue_drops;           /* tail drops */
     uint64_t no_port_drops;         /* sent to a port that the switch does not have */
     uint64_t memory_drops;          /* no packet buffer available */
     uint64_t replicas;              /* copies made by multicast and cloning */
-    /* packets that are in queues now, or wait for another pass of the parser */
-    uint64_t in_queues;
+    uint64_t in_queues;             /* in queues now, or waiting for another pass of the parser */
 };  /* received + replicas = transmitted + all drops + in_queues */
 void engine_counters(struct engine *engine, struct engine_counters *out);
 
