@@ -23,7 +23,8 @@
 
 const bit<16> ETHERTYPE_PINT = 0x88B5;  // for local experiments: IEEE 802
 const bit<8> INITIAL_TTL = 64;
-// added to numbers of hops, so that the layer depends on other random values than the hops
+// Numbers of a packet's random values (see Random): below LAYER, one for each hop; LAYER, for the
+// choice of the layer; SWITCH + n, for the hash of switch n.
 const bit<32> LAYER = 0x100;
 const bit<32> SWITCH = 0x200;
 @noWarn("unused") const bit<32> LATENCIES = 7;  // number of the instance for latencies

@@ -115,7 +115,7 @@ class Outcome(Summary):
     inside: dict[int, dict[str, Interval]]  # flow -> switch -> bounds of timestamps; only on bmv2
 
     def summary(self) -> Summary:
-        """Return the outcome without packets."""
+        """Return the outcome without the data of single packets."""
         return Summary(**{each.name: getattr(self, each.name) for each in fields(Summary)})
 
 

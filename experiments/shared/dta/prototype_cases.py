@@ -372,7 +372,7 @@ async def _one_fault(
         await running.send(make_frames(reports.payloads, PROTOTYPE_PORT), RATE)
         memory = running.read(KEYS)
     received = running.received[0]
-    # all lost reports follow each other
+    # all lost reports are consecutive
     lost = count - received.outcome.counts.accepted.total()
     first = HIT + (faults.repeated is not None)
     kept = np.r_[0:first, first + lost : count]

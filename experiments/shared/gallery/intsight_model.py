@@ -161,7 +161,7 @@ class Captures:
 
 
 def model_reports(headers: Rows, path: PathFlow) -> Rows:
-    """Return the reports about packets whose telemetry, after all hops, is `headers`."""
+    """Return the reports about a flow. `headers` is the telemetry of its packets after all hops."""
     starts = np.flatnonzero(np.diff(headers["epoch"], prepend=-1))
     ends = np.append(starts[1:], len(headers["epoch"]))
     late = (headers["delay_us"] >= path.max_delay_us) & (path.max_delay_us > 0)
@@ -232,7 +232,7 @@ def _view(data: NDArray[np.uint8], at: int, kind: np.dtype[np.void]) -> NDArray[
 
 
 def _integers(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Return numbers, also those of 48 bits."""
+    """Return numbers as int64. Rows of a two-dimensional array are the bytes of 48-bit numbers."""
     if values.ndim == 1:
         return values.astype(np.int64)
     return values.astype(np.int64) @ (1 << 8 * np.arange(5, -1, -1))

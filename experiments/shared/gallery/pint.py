@@ -100,7 +100,7 @@ def model(known: Sequence[Digests], query: Query, path: Sequence[int]) -> NDArra
 def packets_to_decode(
     known: Sequence[Digests], query: Query, digests: NDArray[np.int64], hops: int
 ) -> Iterator[tuple[int, list[int]]]:
-    """Decode the path repeatedly, each time from the packets after those of the previous time.
+    """Decode the path repeatedly, each time from the packets that follow.
 
     Yield how many packets were needed, and the path: indices of switches. If digests contradict
     each other, unknown hops are -1.

@@ -173,7 +173,7 @@ class Outcome(Measured):
 
 
 async def measure(setting: Setting) -> Outcome:
-    """Run a method in IPv4."""
+    """Run a method on IPv4 traffic."""
     with setting.network(PROGRAM) as net:
         collector = net.run_application(COLLECTOR, KeepingCollector())
         limit_cross_queues(net, setting)
