@@ -98,12 +98,16 @@ class PointTimes:
         return packets[agrees]
 
     def find_late(self, start: Point, end: Point, late_ns: int) -> NDArray[np.intp]:
-        """Return the packets whose delay exceeds the minimum by `late_ns` at all possible times."""
+        """Return the packets whose delay certainly exceeds the minimum by `late_ns`.
+
+        That is, it does so for all times within the bounds.
+        """
         (start_low, start_high), (end_low, end_high) = self.times[start], self.times[end]
         packets = np.flatnonzero((start_low != NEVER) & (end_low != NEVER))
         if not len(packets):
             return packets
-        # A measured delay is the difference of two times, and so is the measured minimum.
+        # A measured delay is the difference of two times, and so is the measured minimum. Each of
+        # these four times may have an error of RESOLUTION_NS.
         limit_ns = (end_high - start_low)[packets].min() + late_ns + 4 * RESOLUTION_NS
         return packets[(end_low - start_high)[packets] > limit_ns]
 

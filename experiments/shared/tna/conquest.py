@@ -84,8 +84,9 @@ class Trace:
         """Return when each packet leaves the queue."""
         wire_ns = self.sizes * NS_PER_100_BYTES // 100
         ends = np.cumsum(wire_ns)
-        # The queue was last empty in front of the packet whose arrival time, minus the transmission
-        # times of all earlier packets, is largest.
+        # For each packet, subtract the transmission times of all earlier packets from its arrival
+        # time. Up to each packet, the queue was last empty when the packet with the largest
+        # difference arrived.
         return np.maximum.accumulate(self.times_ns - (ends - wire_ns)) + ends - wire_ns
 
 
