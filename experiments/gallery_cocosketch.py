@@ -2,9 +2,10 @@
 
 A trace with Zipf-distributed flow sizes passes one switch, which runs CocoSketch on the five fields
 of a flow. The controller reads all buckets. From the buckets, the controller computes the sizes of
-six keys: the five fields, both addresses, source and source port, destination and destination port,
-source, and destination. The mean relative error of heavy hitters is compared with that of a
-Count-Min sketch and of a Count sketch per key, which share the same memory.
+six keys: (1) all five fields, (2) both addresses, (3) source address and port, (4) destination
+address and port, (5) source address, (6) destination address. The mean relative error of heavy
+hitters is compared with the errors of two other methods: one Count-Min sketch per key, and one
+Count sketch per key. All sketches of a method together have as much memory as CocoSketch.
 
 Paper: Zhang, Liu, Wang, Yang, Li, Miao, Liu, Zhang and Jiang: CocoSketch: High-Performance
 Sketch-based Measurement over Arbitrary Partial Key Query. SIGCOMM 2021.
@@ -52,13 +53,13 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep_seeds
 
 PROGRAM = "p4src/gallery/cocosketch.p4"
-VARIANTS = {"basic": 2, "hardware-friendly": 1}  # number of arrays
+VARIANTS = {"basic": 2, "hardware-friendly": 1}  # variant -> number of arrays
 BUCKET_BYTES = 17
-# memory, packets and flows: full, and for real time or --quick
+# memory, packets and flows: for a full run, and for real time or --quick
 MEMORY_KB, PACKETS, FLOWS = 500, 1_000_000, 400_000
 SMALL_MEMORY_KB, SMALL_PACKETS, SMALL_FLOWS = 50, 100_000, 40_000
 BMV2_PACKETS, SEEDS = 5_000, 5
-PUBLISHED = 10.4  # times as accurate
+PUBLISHED = 10.4  # published ratio: error of single-key sketches / error of CocoSketch
 REASON = (
     "the number depends on the baselines. With this trace, the authors' program is 1.8 (Count "
     "sketch), 2.7 (Elastic Sketch), 3.5 (Count-Min), 21 (Space-Saving) and 21 (UnivMon) times as "
@@ -74,9 +75,9 @@ class Sample:
     variant: str
     seed: int
     keys: int
-    recall: float  # of heavy hitters
+    recall: float  # recall of heavy hitters
     precision: float
-    error: float  # mean relative error of heavy hitters that were found
+    error: float  # mean relative error of the heavy hitters that were found
     count_min_error: float
     count_sketch_error: float
 
@@ -86,10 +87,12 @@ class Result:
     """Result of one run."""
 
     samples: list[Sample]
-    different: int  # buckets that differ from the model
-    lost: int  # packets that the switch did not forward
-    deviation: float  # of the number of buckets that store their largest flow, in standard errors
-    random_deviation: float  # of the mean of the switch's random numbers
+    different: int  # number of buckets that differ from the model
+    lost: int  # number of packets that the switch did not forward
+    # deviation of the number of buckets that store their largest flow (standard errors)
+    deviation: float
+    # deviation of the mean of the switch's random numbers (standard errors)
+    random_deviation: float
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -148,7 +151,8 @@ async def measure(variant: str, options: argparse.Namespace, run: Run) -> Result
         read = np.array([await running.read(n, buckets) for n in range(1, arrays + 1)])[:, :, :3]
     lost = running.lost()
     sent = pcap.read(running.net.capture(SWITCH, DESTINATION, "out")).bytes
-    randoms = np.ascontiguousarray(sent[:, 8:12]).view(">u4")[:, 0]  # in the source MAC address
+    # the switch writes the random number of a packet into the source MAC address
+    randoms = np.ascontiguousarray(sent[:, 8:12]).view(">u4")[:, 0]
     expected = model(stream, randoms, functions, arrays, buckets) if not lost else read
     sizes = group(zip(full_keys(stream), stream.counts.tolist(), strict=True), PARTIAL_KEYS[0])
     estimates = [(high << 64 | low, count) for low, high, count in read.reshape(-1, 3).tolist()]

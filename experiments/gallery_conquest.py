@@ -46,7 +46,7 @@ PROGRAM = "p4src/gallery/conquest.p4"
 COLUMNS, SMALL_COLUMNS = (50, 100, 200, 400, 800), (100, 800)
 FULL_COLUMNS, CELL_BYTES = 800, 4
 RATE_BPS = 20e9
-WINDOW_SHIFT = 8  # windows of 256 us
+WINDOW_SHIFT = 8  # a window has 2^8 us = 256 us
 HEAVY_BYTES, MIN_DELAY_US = 128 << 10, 512
 DURATION_US, SMALL_DURATION_US = 20_000, 8_000
 SLOWER_SHIFT = 10  # in real time, all times are 2^10 times as long
@@ -65,7 +65,7 @@ class Sample:
     seed: int
     precision: float  # fraction of the marked packets whose flow contributes to the queue
     recall: float  # fraction of the packets of such flows that are marked
-    heavy: int  # packets of flows that contribute to the queue
+    heavy: int  # number of packets of flows that contribute to the queue
     wrong_cells: int
     wrong_marks: int
     lost: int

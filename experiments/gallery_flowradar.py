@@ -49,15 +49,15 @@ from telemark.sweep.runs import sweep_seeds
 from topologies.basic import Line
 
 PROGRAM = "p4src/gallery/flowradar.p4"
-PATH = (("s1", "h1", "s2"), ("s2", "s1", "h2"))  # switch, node before, node after
+PATH = (("s1", "h1", "s2"), ("s2", "s1", "h2"))  # switch, previous node, next node
 LOSS = 0.01  # loss ratio of the link between the switches
 FILTER_LOAD = 1.3  # flows for which the filter is made / flows for which the table is made
 # Flows for which the tables are made: full, and for real time or --quick. Cells per flow by the
 # number of hash functions: for four, SingleDecode finds all flows in 99 % of the runs.
 FLOWS, CELLS_PER_FLOW = 10_000, {3: 1.24, 4: 1.316}
 SMALL_FLOWS, SMALL_CELLS_PER_FLOW = 500, {4: 1.5}
-MORE = 1.266  # flows that NetDecode finds / flows that SingleDecode finds
-FEWER_CELLS = 0.8  # cells per flow that two neighbours need
+MORE = 1.266  # published ratio: flows that NetDecode finds / flows that SingleDecode finds
+FEWER_CELLS = 0.8  # published number of cells per flow that two neighbours need
 LOADS = [*((4, load) for load in (0.9, 1.0, 1.05, 1.15, MORE, 1.36, 1.45)),
          (3, 1.0), (3, CELLS_PER_FLOW[3] / FEWER_CELLS)]  # fmt: skip
 SMALL_LOADS = [(4, 1.0), (4, MORE)]
@@ -70,15 +70,15 @@ class Sample:
     """Result of one run. Fractions of flows are means over both switches."""
 
     hash_functions: int
-    load: float  # flows / flows for which the tables are made
+    load: float  # number of flows / number of flows for which the tables are made
     seed: int
     flows_per_cell: float
     single: float  # fraction of flows that SingleDecode finds
     both: float  # fraction of flows that FlowDecode finds
     counted: float  # fraction of flows with their exact counts after NetDecode
-    wrong: int  # flows that did not pass, and wrong counts if SingleDecode finds all flows
-    different: int  # cells and filter bits that differ from the model
-    lost: int  # packets that the switches did not forward
+    wrong: int  # decoded flows that did not pass, and wrong counts if SingleDecode finds all flows
+    different: int  # number of cells and filter bits that differ from the model
+    lost: int  # number of packets that the switches did not forward
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -132,9 +132,10 @@ async def measure(
     is_small = options.quick or options.time == "real"
     made_for = SMALL_FLOWS if is_small else FLOWS
     per_flow = (SMALL_CELLS_PER_FLOW if is_small else CELLS_PER_FLOW)[hash_functions]
-    cells = int(made_for * per_flow) // hash_functions  # in a section of the table
+    cells = int(made_for * per_flow) // hash_functions  # number of cells in a section of the table
     bits = flowradar.filter_bits(round(FILTER_LOAD * made_for), flowradar.FALSE_POSITIVE)
-    words = bits // (64 * FILTER_SECTIONS) // 4 * 4 + 4  # in a section of the filter
+    # number of words in a section of the filter
+    words = bits // (64 * FILTER_SECTIONS) // 4 * 4 + 4
     stream = flowradar.trace(round(load * made_for), np.random.default_rng([run.seed, 0]))
     keys = flowradar.keys(stream)
     functions = [

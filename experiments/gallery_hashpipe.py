@@ -43,7 +43,7 @@ PROGRAM = "p4src/gallery/hashpipe.p4"
 STAGES, SLOT_BYTES = 6, 17
 HEAVIEST, PUBLISHED_KB = 300, 80
 MEMORIES_KB, SMALL_MEMORIES_KB = (20, 40, 60, 80, 120), (10, 80)
-# packets and flows: full, and for real time or --quick
+# packets and flows: for a full run, and for real time or --quick
 PACKETS, FLOWS = 1_000_000, 400_000
 SMALL_PACKETS, SMALL_FLOWS = 100_000, 40_000
 BMV2_PACKETS = 5_000
@@ -58,11 +58,11 @@ class Sample:
 
     memory_kb: int
     seed: int
-    found: float  # fraction of the heaviest flows
-    error: float  # mean relative error of their sizes
-    overestimated: int  # flows
-    different: int  # slots that differ from the model
-    lost: int  # packets that the switch did not forward
+    found: float  # fraction of the heaviest flows that HashPipe finds
+    error: float  # mean relative error of the sizes of the heaviest flows
+    overestimated: int  # number of overestimated flows
+    different: int  # number of slots that differ from the model
+    lost: int  # number of packets that the switch did not forward
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +117,7 @@ async def measure(memory_kb: int, options: argparse.Namespace, run: Run) -> Samp
         if size
     }
     heaviest = sorted(sizes, key=lambda key: -sizes[key])[:HEAVIEST]
-    least = sizes[heaviest[-1]]  # flows of equal size are equally heavy
+    least = sizes[heaviest[-1]]  # all flows of at least this size count as heaviest flows
     listed = [key for key, _ in estimates.most_common(HEAVIEST)]
     return Sample(
         memory_kb, run.seed,

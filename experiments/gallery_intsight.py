@@ -2,9 +2,9 @@
 
 Packets collect the epoch, the delay and the contention points of their path in a header of 33
 bytes. The last switch of a flow reports the epochs in which there was contention, or in which the
-flow was suspiciously large or missed its objective. In the first scenario, a chain of five
-switches, a burst delays a flow that the paper's figures show in red. In the second one, a ring of
-seven switches, growing flows take bandwidth from the red flow. In both scenarios, the queue of node
+flow was suspiciously large or missed its objective. The first scenario is a chain of five switches:
+a burst delays a flow, which the paper's figures show in red. The second scenario is a ring of seven
+switches: growing flows take bandwidth from another red flow. In both scenarios, the queue of node
 N3 is the cause.
 
 Paper: Marques, Levchenko and Gaspary: IntSight: Diagnosing SLO Violations with In-Band Network
@@ -21,12 +21,13 @@ below 25 Mbit/s in 59 epochs with loss.
 
 Differences: Only the congested link has a rate. If the link in front of it also had a rate, this
 link would space the packets of the red flow, and the flow would lose only 15 %. The token buckets
-of Mininet do not space packets. The burst has 831 packets, as in the artifact's reports, and not
-900, as planned. It starts at the published time within an epoch. Seconds 22 to 42 of figure 6 are
-simulated. The telemetry header follows Ethernet. The switches of the artifact report all epochs.
-The accepted ranges for figure 6(b) are the accuracy of its axes. The range for the 59 epochs is two
-standard deviations of a count. In real time, numbers are not checked, because they depend on the
-load. On bmv2, all rates are divided by ten, only figure 5 is measured, and times are not compared.
+of Mininet do not space packets. The burst has 831 packets, as in the artifact's reports; the paper
+planned 900. The burst starts at the published time within an epoch. Seconds 22 to 42 of figure 6
+are simulated. The telemetry header follows Ethernet. The switches of the artifact report all
+epochs. The accepted ranges for figure 6(b) follow from the accuracy with which its axes can be
+read. The range for the 59 epochs is two standard deviations of a count. In real time, numbers are
+not checked, because they depend on the load. On bmv2, all rates are divided by ten, only figure 5
+is measured, and times are not compared.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -50,7 +51,7 @@ from telemark.sweep.runs import sweep_seeds
 
 PROGRAM = "p4src/gallery/intsight.p4"
 SEEDS = 5
-WINDOW_S = (28, 32)  # of the means of figure 6(b)
+WINDOW_S = (28, 32)  # start and end of the interval of the published means (figure 6(b))
 UNCOUNTED = 128  # packets in the output buffer of a port of bmv2
 REASON = (f"bmv2 does not count packets in its output buffer ({UNCOUNTED}) and in the socket as "
           f"queued. With queues {UNCOUNTED} packets shorter, our model gives {{:.0f}}")  # fmt: skip
@@ -64,18 +65,18 @@ class Sample:
     seed: int
     wrong_headers: int
     wrong_reports: int
-    unaccounted: int  # frames
+    unaccounted: int  # number of unaccounted frames
     reports: int
-    matching: int  # flows with the published contention and suspicion points
-    contention: float  # epochs, mean of the flows with contention
-    partial_contention: float  # the same, if the switches do not see UNCOUNTED packets
-    suspicion: int  # epochs
-    late: int  # packets of the red flow
+    matching: int  # number of flows with the published contention and suspicion points
+    contention: float  # number of epochs with contention, as mean of the flows with contention
+    partial_contention: float  # the same number, if the switches do not see UNCOUNTED packets
+    suspicion: int  # number of epochs with suspicion
+    late: int  # number of late packets of the red flow
     partial_late: int
-    lossy: int  # epochs in which packets of the red flow were lost
-    low: int  # epochs in which the red flow is below its objective
-    mbps: float  # of the red flow in WINDOW_S, from reports
-    loss: float  # percent, from reports
+    lossy: int  # number of epochs in which packets of the red flow were lost
+    low: int  # number of epochs in which the red flow is below its objective
+    mbps: float  # rate of the red flow in WINDOW_S, from reports
+    loss: float  # lost packets of the red flow in WINDOW_S (percent), from reports
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Measured:
 
     sample: Sample
     start_s: float
-    arrived: NDArray[np.int64]  # packets at N3 in each epoch
+    arrived: NDArray[np.int64]  # number of packets that arrive at N3 in each epoch
     red: Rows  # reports of the red flow; epochs count from the start
 
 
@@ -117,7 +118,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
 
 
 def reproductions(samples: Sequence[Sample], rows: int | None, busy: str) -> list[Reproduction]:
-    """Return the first rows of PUBLISHED, with our numbers."""
+    """Return the published numbers with our numbers, for the first `rows` rows of PUBLISHED."""
     found = []
     for scenario, source, claim, text, accepted, values in PUBLISHED[:rows]:
         ours = [each for each in samples if each.scenario == scenario]

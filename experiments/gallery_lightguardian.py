@@ -56,10 +56,10 @@ class Measured:
     """Samples of a run, and the data of the figure."""
 
     samples: list[Sample]
-    overhead: float  # percent of the capacity of all links
-    # by tier: time from the start of the window to a column's first arrival at a host, or infinity
+    overhead: float  # percent of the capacity of all links that sketchlets use
+    # tier -> for each column: time from the start of the window to its first arrival at a host
     arrivals_s: dict[str, NDArray[np.float64]]
-    errors: NDArray[np.float64]  # of flow sizes: SuMax, count-min
+    errors: NDArray[np.float64]  # relative errors of flow sizes: of SuMax, of count-min
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ congestion and path changes to a collector. Captures show the events that took p
 Paper: Zhou, Sun, Liu, Miao, Bai, Li, Zheng, Zhu, Shen, Xi, Zhang, Cai, Zhang and Xu: Flow Event
 Telemetry on Programmable Data Plane. SIGCOMM 2020.
 
-Claim: The reports equal those of a model of event detection and group caching, whose input are the
+Claim: The reports equal those of a model, which computes event detection and group caching from the
 captures. If the ring is large enough, the flow of each lost packet is found.
 
 Published: NetSeer aims to discover and record all performance-critical events of the data plane.
@@ -20,8 +20,8 @@ P4 program of v1model cannot read packets that a full queue drops. So packets ar
 of the queue, and the next switch notices these drops as losses. There are no pause frames. Notices
 to the previous switch are never lost. Each report is a packet of its own, but the paper's switches
 send many events in one packet. So only 24 bytes per event count as monitoring traffic. On bmv2, the
-links are outside of the switch, so there is no congestion, and the trace is short, so one packet in
-100 is lost.
+links are outside of the switch, so there is no congestion. The trace is short there, so the first
+link loses one packet in 100.
 """
 
 import _venv  # noqa: F401  isort: skip  runs this script in the project's own environment
@@ -46,13 +46,14 @@ from telemark.sweep.runs import sweep_seeds
 
 PROGRAM = "p4src/gallery/netseer.p4"
 SLOTS, PATHS, EVERY = 1024, 1 << 16, 100
-FEW_RING, FEW_SLOTS = 16, 16  # a run in which packets and flows overwrite each other
+FEW_RING, FEW_SLOTS = 16, 16  # sizes for a run in which packets and flows overwrite each other
 RINGS, FULL_RING = (4, 16, 64, 1024), 1024
 PACKETS, SMALL_PACKETS, BMV2_PACKETS = 100_000, 20_000, 2_000
-LAST_PACKETS, LAST_GAP_NS = 20, 10_000_000  # at the end, so that the switches notice each loss
+# last packets, and their interval, so that the switches notice each loss
+LAST_PACKETS, LAST_GAP_NS = 20, 10_000_000
 RATES_PPS = {"virtual": 50_000, "real": 5_000, "bmv2": 500}
 LOSS_PROBABILITY, BMV2_LOSS_PROBABILITY, UNROUTED = 0.001, 0.01, 50
-LOAD = 0.98  # of the first link, before flows move
+LOAD = 0.98  # load of the first link, before flows move to the second link
 QUEUE_PACKETS, CONGESTED_PACKETS = 40, 25
 LEAD_NS, SETTLE_NS = 100_000_000, 500_000_000
 SEEDS = 5
@@ -96,9 +97,10 @@ async def measure(ring: int, slots: int, options: argparse.Namespace, run: Run) 
     packets = BMV2_PACKETS if is_bmv2 else SMALL_PACKETS if is_small else PACKETS
     rate_pps = RATES_PPS["bmv2" if is_bmv2 else options.time]
     stream = traces.workload("web search", packets, run.seed)
-    frame_us = 1e6 * LOAD / rate_pps  # on the first link
+    frame_us = 1e6 * LOAD / rate_pps  # transmission time of a frame on the first link
     first = {"loss_probability": BMV2_LOSS_PROBABILITY if is_bmv2 else LOSS_PROBABILITY}
-    congested_us = 10**9  # on bmv2: never, because the links are not in its queues
+    # never: on bmv2, the links are outside of the switch, so there is no congestion
+    congested_us = 10**9
     if not is_bmv2:
         first["rate_bps"] = round(8e6 * stream.lengths[0] / frame_us)
         first["queue_packets"] = QUEUE_PACKETS
@@ -138,7 +140,7 @@ def summary(found: Sequence[Sample]) -> Table:
 
 
 def draw(found: Sequence[Sample]) -> Figure:
-    """Draw coverage against the size of the ring, and event packets next to reports."""
+    """Draw coverage against the size of the ring, and the numbers of event packets and reports."""
     figure, (left, right) = plots.figure(2)
     rings = sorted({each.ring for each in found})
     for name, label in (("coverage", "flow events"), ("losses_found", "lost packets")):

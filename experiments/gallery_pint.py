@@ -1,9 +1,9 @@
 """PINT: what does a receiver learn about paths and latencies from 16 telemetry bits per packet?
 
 A flow passes a line of switches. Each switch may change a digest of at most 16 bits in a header of
-the packets. The receiver infers the path from the digests, and then again from new packets, many
-times. In a second network with queues, eight bits are for the path, and eight bits for the latency
-of a hop.
+the packets. The receiver infers the path from the digests of several packets. This is repeated many
+times, each time from new packets. In a second network with queues, eight bits of the digest are for
+the path, and eight bits are for the latency of a hop.
 
 Paper: Ben Basat, Ramanathan, Li, Antichi, Yu and Mitzenmacher: PINT: Probabilistic In-band Network
 Telemetry. SIGCOMM 2020.
@@ -16,8 +16,8 @@ hops, it needs 42 packets on average with two digests of 8 bits; PPM and AMS2 ne
 1500 (6.3, Figure 10). The errors of latency quantiles converge to the error of the compression
 (6.2). With 8 bits, this error is 2.2 % (4.3, and the authors' program).
 
-Differences: The paper used paths of ISP topologies and fat trees. Here, any switch of the line may
-be at any hop, as in the authors' program. Latencies are only measured in virtual time: there,
+Differences: The paper used paths of ISP topologies and fat trees. Here, the receiver considers each
+switch at each hop, as in the authors' program. Latencies are only measured in virtual time: there,
 captures have the exact time at which a packet leaves a queue. The receiver stores all digests of
 latencies, not a sketch of them. PPM and AMS2 are simulated without switches. The accepted range of
 medians is 3 %, because the paper's medians are simulated: in theory, the baseline layer needs 90

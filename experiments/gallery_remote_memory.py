@@ -1,8 +1,9 @@
 """Remote memory: can a switch use the memory of a server, without the server's processor?
 
 A switch uses the memory of a server by RDMA, with three primitives. Counters: each packet
-increments the counter of its flow. Lookup table: each packet is forwarded by an entry of a table in
-the server. Packet buffer: if a burst is longer than a queue, its other packets wait in the server.
+increments the counter of its flow. Lookup table: an entry in the memory of the server decides where
+a packet is forwarded. Packet buffer: packets of a burst that do not fit into a queue wait in the
+memory of the server.
 
 Paper: Kim, Zhu, Kim, Lee and Seshan: Generic External Memory for Switch Data Planes. HotNets 2018.
 
@@ -49,8 +50,8 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep_seeds
 
 PROGRAM = "p4src/gallery/remote_memory.p4"
-CELLS = 1024  # counters or entries
-RING, SMALL_RING = 1 << 14, 1 << 10  # packets
+CELLS = 1024  # number of counters, or of table entries
+RING, SMALL_RING = 1 << 14, 1 << 10  # sizes of the ring in packets
 FRAME_BYTES = 64
 # Bursts arrive at BURST_PPS; the queue of h2 sends OUT_PPS, and has room for QUEUE packets.
 BURSTS, SMALL_BURSTS = (50, 100, 200, 500, 1000, 2000, 5000), (500,)
@@ -58,7 +59,7 @@ QUEUE, HIGH, LOW, NEVER = 64, 48, 8, 1 << 30
 PACKETS, SMALL_PACKETS, BMV2_PACKETS = 20_000, 2_000, 500
 FLOWS = 2_000
 RATES_PPS = {"virtual": 100_000, "real": 1_000, "bmv2": 200}
-SLOWER = 4  # rate of a burst, relative to that of the queue
+SLOWER = 4  # rate of a burst / rate of the queue
 LEAD_NS, SETTLE_NS = 100_000_000, 500_000_000
 SEEDS = 5
 
@@ -69,13 +70,14 @@ class Sample:
 
     mode: str
     packets: int
-    is_remote: bool  # False: the switch does not use the buffer
+    is_remote: bool  # if False, the switch does not use the buffer
     seed: int
-    wrong_memory: int  # cells that differ from the model
-    wrong_packets: int  # packets that hosts did not get, or that differ, or that are out of order
-    delivered: float  # fraction of the packets
-    refused: int  # requests
-    server_bytes: float  # per packet, both directions
+    wrong_memory: int  # number of cells that differ from the model
+    # number of packets that hosts did not get, or that differ, or that are out of order
+    wrong_packets: int
+    delivered: float  # fraction of the packets that hosts received
+    refused: int  # number of requests that the server rejected
+    server_bytes: float  # bytes between switch and server per packet, in both directions
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

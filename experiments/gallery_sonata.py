@@ -3,9 +3,9 @@
 Five queries run on one switch: new TCP connections, SSH brute force, superspreader, port scan and
 DDoS. A plan sets filter, distinct, reduce and threshold of each query in the switch. The switch
 reports keys that reach the threshold, and tuples for which its tables have no place. DuckDB runs
-the rest of each query over the reports. Each query is refined in three windows, which count /8, /16
-and /32 prefixes. A window only counts addresses in prefixes that the previous window has found. The
-same attacks are in all windows.
+the rest of each query over the reports. Each query is refined in three windows: the first counts /8
+prefixes, the second /16 prefixes, and the third /32 prefixes. The second and the third window count
+only addresses in prefixes that the previous window has found. The same attacks are in all windows.
 
 Paper: Gupta, Harrison, Canini, Feamster, Rexford and Willinger: Sonata: Query-Driven Streaming
 Network Telemetry. SIGCOMM 2018.
@@ -43,20 +43,20 @@ from telemark.session.run import Run
 from telemark.sweep.runs import sweep_seeds
 
 PROGRAM = "p4src/gallery/sonata.p4"
-LOG = 1 << 14  # reports
+LOG = 1 << 14  # number of reports that fit into the log
 
 
 class Size(NamedTuple):
     """Size of the tables and of the traces."""
 
-    cells: int  # in an array
-    background: Sequence[int]  # packets per window without attacks
-    attack: int  # packets of an attack per window
+    cells: int  # number of cells in an array
+    background: Sequence[int]  # number of packets per window without attacks, for each run
+    attack: int  # number of packets of an attack per window
     threshold: int
 
 
 FULL = Size(1 << 17, (10_000, 50_000, 200_000), 3_000, 1_000)
-SMALL = Size(1 << 11, (2_000, 10_000), 600, 200)  # real time or --quick; tables overflow
+SMALL = Size(1 << 11, (2_000, 10_000), 600, 200)  # for real time or --quick; these tables overflow
 BMV2 = Size(1 << 7, (500,), 120, 30)
 SEEDS = 5
 PUBLISHED = 1e7
@@ -74,10 +74,10 @@ class Sample:
     background: int
     seed: int
     packets: int
-    tuples: int  # sent to the stream processor: reports, and counts that it reads
-    matching: int  # packets that match the filter
-    different: int  # keys of all windows whose count differs from the trace
-    wrong: int  # answers that are missing or not in the trace
+    tuples: int  # number of tuples for the stream processor: reports, and counts that it reads
+    matching: int  # number of packets that match the filter
+    different: int  # number of keys of all windows whose count differs from the trace
+    wrong: int  # number of answers that are missing or not in the trace
     answers: int
 
     @property
@@ -91,8 +91,8 @@ class Result:
     """Result of one run."""
 
     samples: list[Sample]
-    lost: int  # packets that the switch did not forward
-    unlogged: int  # reports without a place in the log
+    lost: int  # number of packets that the switch did not forward
+    unlogged: int  # number of reports without a place in the log
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -140,7 +140,7 @@ async def measure(background: int, size: Size, options: argparse.Namespace, run:
     wanted, traces = queries(size.threshold), windows(background, size.attack, run.seed)
     functions = HashFunctions(len(wanted) * len(ARRAYS), run.seed)
     instances = [f"query_{n}.{array}" for n in range(1, len(wanted) + 1) for array in ARRAYS]
-    found: list[list[dict[int, int]]] = []  # by window and query
+    found: list[list[dict[int, int]]] = []  # index: window, query; content: key -> count
     tuples = np.zeros(len(wanted), int)
     processor = StreamProcessor(functions, size.cells, LOG)
     async with one_switch(

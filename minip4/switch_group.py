@@ -2,14 +2,15 @@
 
 python -m minip4.switch_group FD [--sanitize]
 
-FD is a Unix socket (SOCK_SEQPACKET). Each message starts a switch. It is a JSON object with the
-`arguments` of `minip4 switch`, and with `memory_links`: the links to switches of this process
-({port: [name, end]}). It has two descriptors: a Unix socket (SOCK_STREAM), and a file for messages.
+FD is a Unix socket (SOCK_SEQPACKET). Each message on it starts a switch. The message is a JSON
+object with the `arguments` of `minip4 switch`, and with `memory_links`: the links to switches of
+this process ({port: [name, end]}). Two descriptors are passed with the message: a Unix socket
+(SOCK_STREAM), and a file for the messages of the switch.
 
-To the socket, the switch writes the line that `minip4 switch` prints when it is ready, and at its
-end the line `exit STATUS`. It reads the lines `end` (drain queues and write counters) and `kill`.
-If the other end closes the socket, the switch is killed. The process ends when FD is closed and no
-switch runs.
+When the switch is ready, it writes the same line to its socket as `minip4 switch` prints. When the
+switch ends, it writes the line `exit STATUS`. It reads two commands from the socket: the line `end`
+(drain queues and write counters), and the line `kill`. If the other end closes the socket, the
+switch is killed. The process ends when FD is closed and no switch runs.
 
 The switches share one thread for their P4Runtime servers, and one thread per CPU for their frames.
 If the process crashes in the code of a switch, it writes the device ID of the switch to stderr.
@@ -126,5 +127,5 @@ if __name__ == "__main__":
     if is_sanitized:
         preload_sanitizer()
     allow_open_files()
-    ctypes.CDLL(None).prctl(PR_SET_NAME, b"minip4", 0, 0, 0)  # for ps and top
+    ctypes.CDLL(None).prctl(PR_SET_NAME, b"minip4", 0, 0, 0)  # name of the process in ps and top
     asyncio.run(serve(socket.socket(fileno=int(sys.argv[1])), is_sanitized=is_sanitized))

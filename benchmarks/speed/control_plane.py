@@ -46,13 +46,13 @@ class Longest(NamedTuple):
     operation: str
     table: str
     entries: int
-    us: float  # wall time
-    cpu_us: float  # max CPU time for which the operation held the lock at once
-    words: int  # max number of memory words that it accessed while it held the lock at once
+    us: float  # wall time for which the operation held the lock
+    cpu_us: float  # max CPU time for which the operation held the lock without a break
+    words: int  # max number of memory words that it accessed while it held the lock without a break
 
 
 class HoldMeasurement:
-    """Measures for each operation on one table how long it holds the lock at once."""
+    """Measures for each operation on one table how long it holds the lock without a break."""
 
     def __init__(self, kind: str, count: int, seed: int) -> None:
         self.kind, self.count = kind, count

@@ -207,7 +207,7 @@ def summary(samples: list[Sample], version: str) -> Table:
 
 
 def draw(samples: list[Sample]) -> Figure:
-    """Draw the link utilization over the queue length (left) and segments per RTT (right)."""
+    """Draw the link utilization against the queue length (left) and segments per RTT (right)."""
     figure, (left, right) = plots.figure(2)
     for kind in VARIANTS:
         ours = [s for s in samples if s.congestion == kind]

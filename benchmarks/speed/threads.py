@@ -105,7 +105,8 @@ class Sample:
     memory_mb: float  # memory of the whole process, which includes earlier runs
     digest: str  # digest of all records and counters
     apart: int = 1  # number of independent runs in parallel
-    core_share: float = 1.0  # of the worst thread: running time / (running time + run-queue wait)
+    # running time / (running time + run-queue wait), of the thread that waited most
+    core_share: float = 1.0
     preemptions: int = 0  # number of involuntary context switches of all threads
 
     @property

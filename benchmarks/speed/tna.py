@@ -37,7 +37,8 @@ ROUNDS, QUICK_ROUNDS, REPEATS = 5, 3, 100
 MAX_RATIO = 1.3
 NETWORK = "network"
 FABRIC = {"pods": 2, "leaves": 4, "spines": 2, "cores": 1, "rate_bps": 10**11, "delay_us": 5}
-PACKETS, QUICK_PACKETS, RATE_PPS = 20_000, 1000, 100_000  # of each flow
+# packets per flow (full run, --quick), and rate of a flow
+PACKETS, QUICK_PACKETS, RATE_PPS = 20_000, 1000, 100_000
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Sample:
     setting: str
     architecture: str
     round: int
-    cpu_ns: float  # per packet, or per switch-hop of the network
+    cpu_ns: float  # CPU time per packet in the pipeline, or per switch-hop in the network
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:

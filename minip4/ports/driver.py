@@ -70,9 +70,10 @@ class Workers:
 class Driver:
     """Drives an engine from start() to stop(), with `ports` as {port number: interface}.
 
-    The driver uses `workers`; without them, it has its own thread. `memory_links` is for ports to
-    other switches of the same workers: for each port, the name of the link and the end (0 or 1) of
-    this port. Frames to and from this switch then bypass the interface (memory_link.h).
+    The driver uses `workers`; without them, it has its own thread. `memory_links` maps a port to a
+    memory link (memory_link.h): the name of the link, and the end (0 or 1) that is at this port.
+    The other end must be at a switch of the same workers. Frames between the two switches then
+    bypass the interface.
 
     cpu_receive() returns the frames that the engine sends to `cpu_port`; cpu_send() sends frames
     there. Captures are written to `capture_folder`/<interface>_{in,out}.pcap and
@@ -106,7 +107,7 @@ class Driver:
         self._final: dict[str, object] | None = None
         self._room = ctypes.create_string_buffer(FRAME_ROOM)
         self._is_running = False
-        self._lock = threading.Lock()  # between counters() and stop()
+        self._lock = threading.Lock()  # stop() must not free the driver while counters() reads it
         # not unloaded, because the thread that writes captures runs code of this library
         self._first_library = engine.library
         self._has_own_workers = workers is None
@@ -142,8 +143,8 @@ class Driver:
         """Stop when rings, queues and links are empty, but at the latest after `drain_s` seconds.
 
         Closes sockets and captures. Afterwards, the engine has no driver. If captures lack frames,
-        `capture_error` says why. The kernel may need a tenth of a second per socket, so another
-        thread may call this method.
+        `capture_error` says why. To close a socket, the kernel may need a tenth of a second.
+        Therefore another thread may call this method.
         """
         if self._is_running:
             self._is_running = False
@@ -171,7 +172,7 @@ class Driver:
         self.start()
 
     def wake(self) -> None:
-        """Make the thread check again what is due, after a change of engine settings."""
+        """Make the thread check immediately which work is due, after a change of settings."""
         if self._is_running:
             self._library.ports_wake(self._handle)
 

@@ -1,9 +1,9 @@
 /* CocoSketch (Zhang et al., SIGCOMM 2021): one table of flow keys and counts, from which a
  * controller computes the sizes of all partial keys.
  *
- * ARRAYS 2, basic CocoSketch: each array has one bucket for a flow. If no bucket has the key of the
- * packet, the bucket with the smaller count counts the packet, and takes the packet's key with
- * probability 1 / count. This choice adds the least variance.
+ * ARRAYS 2, basic CocoSketch: each array has one bucket for a flow. If a bucket has the key of the
+ * packet, it counts the packet. Otherwise, the bucket with the smaller count counts the packet, and
+ * takes the packet's key with probability 1 / count. This choice adds the least variance.
  *
  * ARRAYS 1, hardware-friendly CocoSketch: the bucket always counts the packet, and takes the
  * packet's key with probability 1 / count. Neither step reads the stored key.

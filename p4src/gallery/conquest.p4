@@ -1,10 +1,10 @@
 /* ConQuest (Chen et al., CoNEXT 2019): estimates how many bytes of a packet's flow were in the
- * queue, and marks packets of flows with many bytes.
+ * queue, and marks the packet if this number is large.
  *
  * Time consists of windows. A snapshot is a Count-Min sketch of the bytes per flow that left the
  * queue in one window. Snapshots are used in turn: in each window, one snapshot counts, one is
- * cleaned, and the others are read. The packets that were in the queue when a packet arrived left
- * between its arrival and its departure. So the estimate is the sum of the counts in these windows.
+ * cleaned, and the others are read. While a packet waits, the packets in front of it leave the
+ * queue. So the estimate is the sum of the counts in the windows from its arrival to its departure.
  * Each packet cleans one column. */
 #include "../include/forwarding.p4"
 #include "../include/hash_function.p4"
@@ -36,10 +36,10 @@ struct metadata_t {
 struct query_t {
     bit<3> current;      // snapshot that counts
     bit<32> ages;        // age of the window in which the packet arrived, at most MAX_AGE
-    bit<32> row_0;       // columns of the flow
+    bit<32> row_0;       // column of the flow in each row
     bit<32> row_1;
     bit<32> cleaning;    // column that is cleaned
-    bit<32> bytes;       // of the packet; 0 means that there is no packet of a flow
+    bit<32> bytes;       // bytes of the packet; 0 if it is no packet of a flow
 }
 
 control Snapshot(

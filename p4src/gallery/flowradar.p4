@@ -1,9 +1,9 @@
 /* FlowRadar (Li et al., NSDI 2016): stores all flows and their packet counts in tables of constant
  * size, with constant time per packet. A collector decodes the tables.
  *
- * The flow filter, a Bloom filter, detects the first packet of a flow. The counting table has
- * cells. Each flow has one cell per section of the table. The first packet of a flow adds the flow
- * to its cells, and each packet is counted there. */
+ * The flow filter, a Bloom filter, detects the first packet of a flow. A flow has one cell in each
+ * section of the counting table. The first packet of the flow adds the key of the flow to these
+ * cells, and each packet increments their packet counts. */
 #include "../include/forwarding.p4"
 
 #ifndef SECTIONS

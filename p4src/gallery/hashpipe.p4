@@ -1,9 +1,10 @@
 /* HashPipe (Sivaraman et al., SOSR 2017): finds the heaviest flows in a pipeline of hash tables.
  *
  * Each stage is a table of keys and counts. In the first stage, the key of a packet always takes
- * its slot. The key that was there is carried to the next stage, with its count. In a later stage,
- * the smaller one of the carried count and the stored count is carried on. A key may be stored in
- * several stages, so the estimate of a flow is the sum of its counts. */
+ * its slot. If the slot had another key, that key is carried to the next stage with its count. In a
+ * later stage, the key with the larger count stays in the slot, and the other key is carried on.
+ * Counts of the same key are added. A key may be stored in several stages, so the estimate of a
+ * flow is the sum of its counts. */
 #include "../include/forwarding.p4"
 #include "../include/hash_function.p4"
 

@@ -17,9 +17,9 @@ const bit<16> ETHERTYPE_TELEMETRY = 0x88B5;  // a local experimental ethertype o
 const bit<8> PROTOCOL_REPORT = 224;          // as in the artifact of the paper
 const bit<8> EPOCH_SHIFT = 16;       // an epoch has 2^16 us
 const bit<32> REPORT_SESSION = 500;  // clone session whose port leads to the analyzer
-const bit<32> EGRESS_CLONE = 2;      // instance_type
+const bit<32> EGRESS_CLONE = 2;      // value of instance_type in a clone
 const bit<8> REPORT_FIELDS = 1;
-const bit<32> REPORT_HEADERS_BYTES = 34;  // Ethernet and IPv4
+const bit<32> REPORT_HEADERS_BYTES = 34;  // bytes of the Ethernet and IPv4 headers
 const bit<16> REPORT_BYTES = 41;
 
 const bit<4> CONTENTION = 1;  // reasons of a report
@@ -35,7 +35,7 @@ header telemetry_t {  // 33 bytes, as in the paper; it follows Ethernet
     bit<48> contention;  // bit n: contention at the switch after n hops
     bit<48> suspicion;
     bit<32> delay_us;
-    bit<32> packets;     // of the flow in this epoch, at the first switch
+    bit<32> packets;     // number of packets of the flow in this epoch, at the first switch
     bit<32> bytes;
     bit<8> reserved;
 }
@@ -43,10 +43,10 @@ header telemetry_t {  // 33 bytes, as in the paper; it follows Ethernet
 header report_t {
     bit<32> epoch;
     bit<16> flow;
-    bit<16> path;  // source and length
+    bit<16> path;  // source and length of the path
     bit<48> contention;
     bit<48> suspicion;
-    bit<32> late;  // packets
+    bit<32> late;  // number of late packets
     bit<32> ingress_packets;
     bit<32> ingress_bytes;
     bit<32> egress_packets;
@@ -55,7 +55,7 @@ header report_t {
     bit<4> reserved;
 }
 
-struct summary_t {  // of a flow in an epoch
+struct summary_t {  // summary of a flow in an epoch
     @field_list(REPORT_FIELDS)
     bit<32> epoch;
     @field_list(REPORT_FIELDS)
@@ -83,9 +83,9 @@ struct metadata_t {
     bit<16> flow;
     bit<1> is_first;
     bit<1> is_last;
-    bit<32> max_delay_us;  // objectives of the flow; 0 means none
+    bit<32> max_delay_us;  // objectives of the flow; 0 means no objective
     bit<32> min_bytes;
-    bit<32> epoch;  // at the first switch
+    bit<32> epoch;  // epoch at the first switch
     bit<32> packets;
     bit<32> bytes;
     summary_t summary;

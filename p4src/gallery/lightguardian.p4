@@ -1,13 +1,13 @@
 /* LightGuardian (Zhao et al., NSDI 2021): each switch has a SuMax sketch, and passing packets carry
  * it to the hosts in pieces. A piece is a sketchlet: one column of the sketch.
  *
- * SuMax has ROWS rows of COLUMNS cells. A cell has a sum and a maximum: here packets, and the
- * largest latency in the switch. The sum is updated like a conservative update, but in one pass: a
- * row counts the packet only if its sum is not larger than the least sum in the rows before it.
+ * SuMax has ROWS rows of COLUMNS cells. A cell has a sum and a maximum: here the number of packets,
+ * and the largest latency in the switch. The sum is updated like a conservative update, but in one
+ * pass: a row counts the packet only if its sum is not larger than the least sum in earlier rows.
  *
- * There are two sketches. In each window, one of them counts. Packets carry the other one, which
- * counted in the window before. The controller starts the windows. A cell also has the number of
- * its window, so an old cell counts as zero. */
+ * There are two sketches. In each window, one of them counts packets. Packets carry the other one,
+ * which counted in the previous window. The controller starts the windows. A cell also has the
+ * number of its window, so a cell of an earlier window counts as zero. */
 #include "../include/hash_function.p4"
 #include "../include/headers.p4"
 
@@ -24,14 +24,15 @@ header sketchlet_t {  // 24 bytes, as in the paper's testbed; it follows Etherne
     bit<16> switch_id;
     bit<16> window;
     bit<16> column;
-    bit<16> ether_type;  // of the packet
+    bit<16> ether_type;  // ethertype of the packet
     bit<32> sum_0;
     bit<32> largest_0;
     bit<32> sum_1;
     bit<32> largest_1;
 }
 
-header number_t {  // of the packet in its trace, so that packets of a flow have different draws
+// number of the packet in its trace, so that packets of a flow have different draws
+header number_t {
     bit<32> number;
 }
 
@@ -42,7 +43,7 @@ struct metadata_t {
     bit<16> column_1;
     bit<1> is_counted;
     bit<1> is_carrier;
-    bit<16> carried;  // column
+    bit<16> carried;  // column that the packet carries
     bit<32> sum_0;
     bit<32> sum_1;
 }
@@ -157,7 +158,7 @@ control Maxima(
     }
 }
 
-/* Draws a column, and takes it if this control has not taken it in this window. */
+/* Draws a column. It is selected if this control has not selected it in this window before. */
 control Chance(in bit<32> key, in bit<16> window, inout bit<16> taken, inout bit<1> is_taken) {
     HashFunction() hash_function;
     register<bit<16>>(COLUMNS) windows;
@@ -177,8 +178,8 @@ control Chance(in bit<32> key, in bit<16> window, inout bit<16> taken, inout bit
     }
 }
 
-/* Selects a column by k+chance, with k = 3: there are three chances to draw a column that has not
- * been drawn, and then the next draw counts. */
+/* Selects a column by k+chance, with k = 3. Each of the first three draws counts only if the same
+ * draw has not selected this column before in this window. The fourth draw always counts. */
 control SelectColumn(in bit<32> key, in bit<16> window, inout bit<16> column) {
     Chance() chance_1;
     Chance() chance_2;

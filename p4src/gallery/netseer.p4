@@ -3,14 +3,14 @@
  *
  * Ports 2 and 3 lead to the other switch, and port 4 leads to the collector of this switch.
  *
- * Loss between switches: a switch numbers the packets of a port before the queue, and stores their
- * flows in a ring. The next switch notices a gap in the numbers, and sends a notice back. The first
- * switch then finds the flows of the missing packets in the ring. The number replaces the
+ * Loss between switches: a switch numbers the packets to a port in front of the queue, and stores
+ * their flows in a ring. The next switch notices a gap in the numbers, and sends a notice back. The
+ * first switch then finds the flows of the missing packets in the ring. The number replaces the
  * identification of IPv4, which has no meaning if a packet is not a fragment (RFC 6864).
  *
- * Group caching: a slot holds one flow. Its first event is reported, and then each group of EVERY
- * events. If another flow takes the slot, the rest of the group is reported too. So no event is
- * missing, but a flow may be reported several times. */
+ * Group caching: a slot has one flow. The first event of the flow is reported immediately. Further
+ * events are reported in groups of EVERY events. If another flow takes the slot, an incomplete
+ * group is reported, too. So no event is missing, but a flow may be reported several times. */
 #include "../include/headers.p4"
 
 #ifndef SLOTS
@@ -34,7 +34,7 @@ const bit<16> ETHERTYPE_EVENTS = 0x88B6;
 const bit<9> FIRST_LINK = 2;
 const bit<9> COLLECTOR = 4;
 const bit<32> REPORT_SESSION = 1;
-const bit<32> NOTICE_SESSIONS = 10;  // plus the port
+const bit<32> NOTICE_SESSIONS = 10;  // number of a session: NOTICE_SESSIONS plus the port
 const bit<32> INGRESS_CLONE = 1;
 
 const bit<8> DROP = 1;
@@ -53,7 +53,7 @@ header notice_t {
 header event_t {
     bit<8> kind;
     bit<104> flow;
-    bit<32> count;   // packets
+    bit<32> count;   // number of packets
     bit<48> detail;  // LOSS: number of the packet; CONGESTION: time in the switch (us); PATH: ports
 }
 
@@ -72,15 +72,15 @@ struct metadata_t {
     @field_list(NOTICE_FIELDS)
     bit<16> missing;  // number of a missing packet
     @field_list(NOTICE_FIELDS)
-    bit<16> gap;  // missing packets from this one on
+    bit<16> gap;  // number of missing packets from `missing` on
     @field_list(NOTICE_FIELDS)
     bit<32> port;  // ingress port before the packet was resubmitted
     @field_list(REPORT_FIELDS)
-    bit<8> kind;  // of event and evicted
+    bit<8> kind;  // kind of both `event` and `evicted`
     @field_list(REPORT_FIELDS)
     bit<104> flow;
     @field_list(REPORT_FIELDS)
-    bit<32> count;  // 0: no event
+    bit<32> count;  // 0 means no event
     @field_list(REPORT_FIELDS)
     bit<48> detail;
     @field_list(REPORT_FIELDS)
@@ -88,7 +88,7 @@ struct metadata_t {
     @field_list(REPORT_FIELDS)
     bit<32> evicted_count;
     @field_list(REPORT_FIELDS)
-    bit<48> path;  // 0: no change
+    bit<48> path;  // 0 means no change
 }
 
 parser NetSeerParser(
@@ -134,8 +134,8 @@ control NoChecksum(inout headers_t hdr, inout metadata_t meta) {
 
 /* Counts an event of meta.flow, and decides whether it is reported now. */
 control GroupCache(in bit<8> kind, in bit<48> detail, inout metadata_t meta) {
-    register<bit<104>>(SLOTS) flows;  // 0: empty
-    register<bit<32>>(SLOTS) counts;  // events that were not reported
+    register<bit<104>>(SLOTS) flows;  // 0 means an empty slot
+    register<bit<32>>(SLOTS) counts;  // number of events that were not reported
 
     apply {
         bit<32> index;

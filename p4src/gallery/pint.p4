@@ -5,8 +5,8 @@
  * changes the digest of a packet, and the receiver knows it as well.
  *
  * Path: in the baseline layer, hop i overwrites the digest with probability 1 / i, so that each hop
- * is the last writer with the same probability. In the XOR layer, each hop XORs its hash with the
- * same probability. The hash is that of the switch's number and the packet.
+ * is the last writer with the same probability. In the XOR layer, each hop XORs its hash into the
+ * digest with the same probability. This hash depends on the switch's number and on the packet.
  *
  * Latency: the last writer of another baseline layer writes the logarithm of its latency. */
 #include "../include/headers.p4"
@@ -23,12 +23,14 @@
 
 const bit<16> ETHERTYPE_PINT = 0x88B5;  // for local experiments: IEEE 802
 const bit<8> INITIAL_TTL = 64;
-const bit<32> LAYER = 0x100;  // added to numbers of hops, for other random values of a packet
+// Numbers of a packet's random values (see Random): below LAYER, one for each hop; LAYER, for the
+// choice of the layer; SWITCH + n, for the hash of switch n.
+const bit<32> LAYER = 0x100;
 const bit<32> SWITCH = 0x200;
 @noWarn("unused") const bit<32> LATENCIES = 7;  // number of the instance for latencies
 
 header pint_t {
-    bit<16> ether_type;  // of the next header
+    bit<16> ether_type;  // ethertype of the next header
     bit<16> digest;
 }
 
@@ -40,10 +42,10 @@ struct headers_t {
 }
 
 struct metadata_t {
-    bit<32> number;    // of this switch
+    bit<32> number;    // number of this switch
     bit<64> baseline;  // probability of the baseline layer, in units of 2^-32
     bit<64> xor;       // probability that a switch changes a digest in the XOR layer
-    bit<64> a;         // of the hash functions
+    bit<64> a;         // parameters of the hash functions
     bit<64> b;
     bit<32> packet;    // identifies the packet
     bit<32> hop;       // number of this hop, from 1 on

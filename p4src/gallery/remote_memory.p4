@@ -68,7 +68,7 @@ struct headers_t {
 
 struct metadata_t {
     @field_list(CLONE_LIST)
-    bit<32> slot;  // in the ring
+    bit<32> slot;  // slot in the ring
 }
 
 #define COVERED_BITS 1344
@@ -85,10 +85,10 @@ control CoverPayload(in headers_t hdr, inout bit<COVERED_BITS> covered) {
 #include "../roce/transport.p4"
 
 // State of the ring. Ingress and egress use it.
-register<bit<32>>(1) depth;     // packets in the queue of OUT
-register<bit<32>>(1) stored;    // packets that were sent to the ring
-register<bit<32>>(1) asked;     // packets that were read from the ring
-register<bit<32>>(1) returned;  // packets that came back
+register<bit<32>>(1) depth;     // number of packets in the queue of OUT
+register<bit<32>>(1) stored;    // number of packets that were sent to the ring
+register<bit<32>>(1) asked;     // number of packets that were requested from the ring
+register<bit<32>>(1) returned;  // number of packets that came back from the ring
 
 parser MemoryParser(
     packet_in packet, out headers_t hdr, inout metadata_t meta,
@@ -164,7 +164,7 @@ control MemoryIngress(
         returned.write(0, number + 1);
     }
 
-    /* Keeps the order: while packets are in the ring, all packets go there. */
+    /* Keeps the order of packets: while packets are in the ring, all new packets go to the ring. */
     action store_if_long() {
         bit<32> length;
         bit<32> back;

@@ -2,7 +2,7 @@
  * map, distinct, reduce and threshold.
  *
  * A packet is a tuple of 128 bits. The entries of a query's plan select packets (filter, and
- * prefixes to refine), and set which bits of the tuple distinct and reduce compare. If a table has
+ * prefixes to refine), and set which bits the operators distinct and reduce compare. If a table has
  * no place for a tuple, the switch reports the tuple, so that the stream processor can complete the
  * query. Otherwise, the switch reports a key once, when its count reaches the threshold.
  *

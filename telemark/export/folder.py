@@ -26,8 +26,8 @@ class MetricsFolder:
     path: Path
 
     def publish(self, collector: str, metrics: "Iterable[Metric]") -> None:
-        """Replace the metrics of a collector. Each collector has one process."""
-        # takes 0.05 s, which runs without --metrics do not need
+        """Replace the metrics of a collector. Only one process may publish them."""
+        # This import takes 0.05 s. Runs without --metrics do not need it.
         from telemark.export.prometheus import text  # noqa: PLC0415
 
         self.path.mkdir(exist_ok=True)

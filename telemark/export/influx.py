@@ -8,9 +8,9 @@ _ESCAPES = str.maketrans({character: f"\\{character}" for character in ", ="})
 
 
 def lines(metrics: Iterable[Metric], time_ns: int) -> Iterator[str]:
-    """Return a line per sample, without line breaks: its name, its labels, and a field `value`.
+    """Return a line per sample. It has the sample's name, its labels, and a field `value`.
 
-    `time_ns` is a Unix time.
+    The lines have no line breaks. `time_ns` is the Unix time of all samples.
     """
     for metric in metrics:
         for sample in metric.samples:

@@ -16,7 +16,7 @@ Collect = Callable[[], Iterable[Metric]]
 
 
 class Endpoint:
-    """HTTP server that returns the current metrics at http://ADDRESS:PORT/metrics."""
+    """HTTP server that serves the current metrics at http://ADDRESS:PORT/metrics."""
 
     def __init__(self, address: str, port: int, collect: Collect) -> None:
         """Start the server. Raises TestbedError if it cannot listen at this address and port.

@@ -441,7 +441,7 @@ def check_threads(threads: int, time: str) -> None:
     """Raise TestbedError for an invalid `--threads`."""
     if threads > 1 and time == "real":
         raise TestbedError(
-            "--threads: no effect in real time, where each switch is a process; use --time virtual"
+            "--threads: no effect in real time, where switches use all CPUs; use --time virtual"
         )
     if threads > MAX_THREADS:
         raise TestbedError(f"--threads {threads}: expected at most {MAX_THREADS}")

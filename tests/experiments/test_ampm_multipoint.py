@@ -78,7 +78,7 @@ FLOW = WatchedFlow(multipoint.ALL, "10.0.0.1", "10.0.0.2")
 @pytest.mark.parametrize("separate", [False, True])
 def test_unknown_blocks_have_no_loss(separate: bool) -> None:
     links = [Cluster(frozenset({(A, B)})), Cluster(frozenset({(A, C)}))]
-    # Flows of which each is watched on its own take one path: here to b.
+    # If each flow is watched separately, all packets take the same path: here to b.
     known: dict[Point, PointRecord | None]
     known = {A: PointRecord(4, 9), B: PointRecord(4, 7), C: PointRecord(4, 0)}
     reports = [BlockReport(4, {0: known}, []), BlockReport(5, {0: {**known, B: None}}, ["away"])]

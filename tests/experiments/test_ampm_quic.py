@@ -76,7 +76,10 @@ def test_ground_truth_has_the_blocks_that_an_observer_completes() -> None:
 @pytest.mark.parametrize(("late", "is_exact"), [(0, True), (THRESHOLD, True),
                                                 (THRESHOLD + 1, False)])  # fmt: skip
 def test_ground_truth_is_exact_up_to_the_threshold(late: int, is_exact: bool) -> None:
-    """The last packet of the second block arrives after `late` packets of the third."""
+    """Ground truth is exact if no packet is later than the threshold.
+
+    Here, the last packet of the second block arrives after `late` packets of the third block.
+    """
     value = np.arange(4 * BLOCK) // BLOCK % 2 == 1
     numbers = [*range(4 * BLOCK)]
     numbers.insert(2 * BLOCK - 1 + late, numbers.pop(2 * BLOCK - 1))
@@ -106,7 +109,10 @@ def test_loss_of_each_part_is_that_of_its_links() -> None:
 
 @pytest.mark.parametrize("packets", [THRESHOLD // 2, THRESHOLD + 1, 2 * THRESHOLD, 3 * THRESHOLD])
 def test_the_law_of_cut_blocks_is_what_a_receiver_counts(packets: int) -> None:
-    """Hold back packets of a square wave, and count the blocks."""
+    """Late packets cut as many blocks of a square wave as cut_probability() predicts.
+
+    1 % of the packets are held back until `packets` others have overtaken them.
+    """
     held, count = 0.01, 2000 * BLOCK
     rng = np.random.default_rng(packets)
     at = np.arange(count) + np.where(rng.random(count) < held, packets + 0.5, 0)
@@ -131,7 +137,10 @@ def test_late_packets_are_in_time_up_to_both_thresholds(
 def test_packets_that_were_never_sent_are_counted_as_foreign(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A forged packet arrives at the observer and at the receiver, which rejects another one."""
+    """Packets that the sender did not send only count as foreign.
+
+    The observer and the receiver each get one forged packet. The receiver rejects another one.
+    """
     none, sent = np.array([], np.int64), 3
     nothing = QuicRecord(none.astype(np.uint8), none, none, none, none, -1, 0, 0)
     sender = replace(
@@ -159,7 +168,10 @@ def host(sent: str, received: str) -> QuicRecord:
 
 
 def test_idle_time_is_the_time_that_an_edge_waits_at_both_hosts() -> None:
-    """The delay in each direction is 10 ns."""
+    """The idle time of a spin period is the sum of the times that edges wait at both hosts.
+
+    The delay in each direction is 10 ns.
+    """
     client = host("0:0 9:0 25:1 60:1 71:0 99:1", "25 33 50 61 97")
     server = host("15:0 23:0 40:1 51:1 87:0", "10 19 35 70 81 109")
     # edges of the client wait 0, 71 - 50 and 99 - 97 ns, edges of the server 40 - 35 and 87 - 81 ns
@@ -170,7 +182,10 @@ def test_idle_time_is_the_time_that_an_edge_waits_at_both_hosts() -> None:
 
 @pytest.mark.parametrize("peer", [host("15:0 23:0", "10 19"), host("15:0", "")])
 def test_edges_that_forged_packets_caused_have_no_idle_time(peer: QuicRecord) -> None:
-    """The client has received packets with numbers that the peer never sent."""
+    """Edges have no idle time if the packets that caused them were forged.
+
+    The peer has not sent the packet numbers that the client has received.
+    """
     client = replace(host("0:0 9:0 25:1 60:0 71:1", "25 33"), received=np.array([7, 8]))
     assert truth.spin_idle_ns(client, peer).tolist() == []
     assert truth.spin_idle_ns(peer, client).tolist() == []
@@ -227,7 +242,10 @@ def test_checks_of_streams_that_show_nothing_fail() -> None:
     (70, quic.REAL_LEVEL, False),
 ])  # fmt: skip
 def test_loss_ratios_fail_below_the_level(marked: int, level: float, passed: bool) -> None:
-    """The first link loses 2 % of 100 packets with L: an unlikely number of losses must fail."""
+    """The check fails if the number of lost packets has a probability below the level.
+
+    The first link loses 2 % of the packets. `marked` of 100 packets with bit L have arrived.
+    """
     found = stream(Setting("upstream", 1000, 1, (0.02, 0, 0, 0)))
     report = replace(found.report, loss=LossCounts(1000, marked))
     found = replace(found, report=report, truth=replace(found.truth, marked=100))

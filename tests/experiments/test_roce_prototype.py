@@ -174,7 +174,10 @@ def test_the_published_program_equals_its_model(tmp_path: Path) -> None:
     ids=["hop limit", "GID", "iCRC", "offset"],
 )
 def test_another_program_is_found(text: str, other: str, name: str, tmp_path: Path) -> None:
-    """The iCRC does not cover the hop limit, so a change of the hop limit must not be noticed."""
+    """Each change of the published program changes a result, except for that of the hop limit.
+
+    The iCRC does not cover the hop limit.
+    """
     source = (Path(FOLDER) / FILE).read_text()
     assert source.count(text) == 1
     programs = tmp_path / "programs"

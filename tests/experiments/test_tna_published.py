@@ -196,14 +196,20 @@ def burst(flows: int, start_ns: int = 0) -> list[tuple[int, int, int]]:
 def test_a_packet_is_heavy_if_its_flow_has_many_bytes_in_a_long_queue(
     flows: int, first: int
 ) -> None:
-    """Packet 1,093 is the first that waits for 65,536 ns. With 50 flows, none has 64 KiB."""
+    """A packet is heavy if it waits for 65,536 ns and its flow has 64 KiB in the queue.
+
+    Packet 1,093 is the first one that waits for so long. With 50 flows, no flow has 64 KiB.
+    """
     heavy = conquest.heavy(conquest_trace(*burst(flows)))
     assert np.flatnonzero(heavy).tolist() == list(range(first, 2000))
 
 
 @pytest.mark.parametrize("columns", [1, 4])
 def test_a_repaired_snapshot_has_the_bytes_of_its_window(columns: int) -> None:
-    """A window has at most 547 departures, and the columns are cleaned before they count again."""
+    """A snapshot of the repaired program counts exactly the bytes that leave in its window.
+
+    At most 547 packets leave in a window. The columns are cleaned before they count again.
+    """
     packets = conquest_trace(*burst(1))
     hashed = np.full((conquest.ROWS, 2000), columns - 1)
     state = conquest.model(packets, hashed, columns, is_repaired=True)
@@ -230,7 +236,7 @@ def test_each_different_cell_and_mark_is_counted() -> None:
 
 
 def test_the_trace_of_conquest_fits_its_windows() -> None:
-    """No delay is longer than the windows that the program reads, and some are long enough."""
+    """The longest delay in the trace exceeds MIN_DELAY_NS, but not the windows that are read."""
     packets = conquest.trace(1)
     delays = packets.departures_ns() - packets.times_ns
     assert conquest.MIN_DELAY_NS < delays.max() < (conquest.SNAPSHOTS - 2) * conquest.WINDOW_NS

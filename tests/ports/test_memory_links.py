@@ -128,7 +128,10 @@ def test_without_a_switch_at_the_other_end_frames_are_lost(near: Driver, workers
 
 
 def test_a_switch_can_take_the_place_of_another(near: Driver, workers: Workers) -> None:
-    """Frames that the first one did not read are lost, as in the ring of an interface."""
+    """After a switch has stopped, another one can use its end of the memory link.
+
+    Frames that the first switch did not read are lost, as in the ring of an interface.
+    """
     first = far_driver(workers)  # not started, so that it receives nothing
     with wire.end("h1") as sender, wire.end("h2") as receiver:
         sender.send(frame(FRAME_SIZE))

@@ -68,7 +68,10 @@ async def test_register_of_structs() -> None:
 
 @asynchronous
 async def test_settings_of_a_filter() -> None:
-    """They are a register of structs with the name of the filter."""
+    """A controller writes the settings of a filter as a register of structs.
+
+    The register has the name of the filter.
+    """
     async with bench(PROGRAM) as running:
         register = named(info(PROGRAM).registers, "load")
         message = p4r.RegisterEntry(register_id=register.preamble.id)

@@ -1,11 +1,15 @@
-/* TCP over one slow link in ns-3, described by benchmarks/speed/ns3_tcp.py on standard input. Lines are
+/* TCP over one slow link in ns-3. benchmarks/speed/ns3_tcp.py describes it on standard input:
  *
- *     link RATE_BPS DELAY_NS QUEUE_PACKETS LOSS SEED     one-way delay; LOSS: probability, of data only
- *     flow VARIANT START_NS                              such as TcpCubic; it sends until the end
+ *     link RATE_BPS DELAY_NS QUEUE_PACKETS LOSS SEED
+ *     flow VARIANT START_NS
  *     measure FROM_NS UNTIL_NS
  *
- * Prints the results, a name and a number per line: for each flow the bytes received between FROM and
- * UNTIL. Sender - router - receiver: the queue is in the router, without queue discs.
+ * DELAY_NS is the one-way delay. LOSS is the probability that a packet with data is lost. VARIANT
+ * is a class of ns-3, such as TcpCubic. A flow sends until the end.
+ *
+ * For each flow, prints a line with a name and the number of bytes received between FROM_NS and
+ * UNTIL_NS. The path is sender - router - receiver. The queue is in the router, without queue
+ * discs.
  */
 #include <cstdint>
 #include <iostream>

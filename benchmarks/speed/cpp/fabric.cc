@@ -1,12 +1,16 @@
-/* A fabric of IPv4 routers in ns-3, as benchmarks/speed/ns3.py describes it on standard input. Lines are
+/* A fabric of IPv4 routers in ns-3. benchmarks/speed/ns3.py describes it on standard input:
  *
- *     router                                     nodes have the numbers 0, 1, ... in this order
+ *     router
  *     host ADDRESS
  *     link NODE NODE RATE_BPS DELAY_NS
- *     route NODE ADDRESS LENGTH NEIGHBOUR...     to one of these, the same for a pair of hosts
- *     flow HOST HOST START_NS GAP_NS COUNT BYTES      BYTES: of the UDP payload
+ *     route NODE ADDRESS LENGTH NEIGHBOUR...
+ *     flow HOST HOST START_NS GAP_NS COUNT BYTES
  *
- * Prints the results, a name and a number per line. Features that a router of ns-3 does not need are
+ * Routers and hosts are nodes. They have the numbers 0, 1, ... in the order of their lines. If a
+ * route has several neighbours, all packets of a pair of hosts take the same one. BYTES is the
+ * length of the UDP payload.
+ *
+ * Prints the results, a name and a number per line. Features that an ns-3 router does not need are
  * disabled: queue discs, flow control, IPv6, ARP, checksums. A hash finds the route of a packet.
  * The routing protocols of ns-3 search lists, and this would dominate the cost of large fabrics.
  */
@@ -243,8 +247,8 @@ private:
     InternetStackHelper m_stack;
     PointToPointHelper m_wires;
     std::vector<Ptr<Node>> m_nodes;
-    std::map<uint32_t, Ipv4Address> m_addresses; // of hosts
-    std::map<uint32_t, Ptr<Socket>> m_sockets;   // of hosts
+    std::map<uint32_t, Ipv4Address> m_addresses; // host -> its address
+    std::map<uint32_t, Ptr<Socket>> m_sockets;   // host -> its socket
     std::map<Pair, Ptr<Ipv4Route>> m_hops;       // (node, neighbour) -> route
     std::vector<std::unique_ptr<Flow>> m_flows;
     uint32_t m_next_address = 0xAC100000; // next address of a router interface, from 172.16.0.0

@@ -32,7 +32,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Row:
-    """One delay sample of a case. Its delay may be missing."""
+    """One delay sample of a case. The delay may be unknown."""
 
     case: Case
     seed: int

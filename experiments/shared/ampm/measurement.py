@@ -115,7 +115,7 @@ class Outcome(Summary):
     inside: dict[int, dict[str, Interval]]  # flow -> switch -> bounds of timestamps; only on bmv2
 
     def summary(self) -> Summary:
-        """Return the outcome without packets."""
+        """Return the outcome without the data of single packets."""
         return Summary(**{each.name: getattr(self, each.name) for each in fields(Summary)})
 
 
@@ -245,8 +245,8 @@ def reject_late_packets(
 ) -> None:
     """Make the run inconclusive if delays are outside of the range that its claims assume.
 
-    A stall of the machine causes such delays. A delay is the time from the
-    send call to the passage of the point.
+    A stall of the machine causes such delays. A delay is the time from the send call to the passage
+    of the point.
     """
     delays_ns = (truth.time_ns[point] - truth.sent_ns)[truth.passed(point)]
     if not len(delays_ns):

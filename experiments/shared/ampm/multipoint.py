@@ -78,7 +78,8 @@ class Plan:
     of its own.
     """
 
-    switches: Mapping[WatchedFlow, tuple[list[str], list[str], list[str]]]  # first, last, middle
+    # flow -> its first, last and middle switches
+    switches: Mapping[WatchedFlow, tuple[list[str], list[str], list[str]]]
     clusters: list[Cluster]
     separate: bool = False
 

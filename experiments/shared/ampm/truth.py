@@ -68,10 +68,9 @@ def read_truths(
 ) -> dict[int, Truth]:  # fmt: skip
     """Return the ground truth of each flow, by flow id, after the network has stopped.
 
-    `paths` maps a flow to the switches of its path, in order. `methods` is one method
-    for all flows or one per flow.
-    `records` are the records of hosts by flow id. The run is inconclusive if the block of a packet
-    is ambiguous.
+    `paths` maps a flow to the switches of its path, in order. `methods` is one method for all flows
+    or one per flow. `records` are the records of hosts by flow id. The run is inconclusive if the
+    block of a packet is ambiguous.
     """
     wanted: dict[Path, list[Flow]] = {}  # read each capture only once
     for flow, path in paths.items():
@@ -83,8 +82,8 @@ def read_truths(
         frames = {point: found[file][flow.id] for point, file in _captures(net, flow, path).items()}
         times = {p: _by_sequence(flow, seen, seen.time_ns) for p, seen in frames.items()}
         marked = frames[Point(path[0], "departures")]
-        # Queues are in panel switches, after bmv2, so packets that a queue drops are already
-        # marked.
+        # The queue is in the panel switch, and packets enter it after bmv2 has marked them. So the
+        # capture behind bmv2 also has the marks of packets that the queue drops.
         if net.has_panels:
             _, after = [*path, flow.destination][:2]
             marked = pcap.read_flow(net.capture(path[0], after, "in", inner=True), flow)

@@ -1,6 +1,7 @@
 """Reports of each INT mode, and the packets that leave the INT domain.
 
-h1 - s1 - s2 - s3 - h2, and a collector at s1: the packets of a flow for each mode alternate
+The path is h1 - s1 - s2 - s3 - h2, and the collector is at s1. Each mode has one flow. Packets of
+these flows alternate.
 """
 
 import struct
@@ -168,9 +169,9 @@ def count_wrong_hops(net: Network, reports: Mapping[Flow, Sequence[bytes]]) -> i
 
 
 def queue_excess(net: Network, reports: Mapping[Flow, Sequence[bytes]]) -> int:
-    """Return by how much a reported queue length exceeds the packets ahead, at most.
+    """Return how far reported queue lengths exceed the number of packets ahead: the maximum.
 
-    Captures show which packets were ahead. The result is the maximum over all reports.
+    Captures show which packets were ahead.
     """
     excess = 0
     for flow, frames in reports.items():

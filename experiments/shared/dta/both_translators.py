@@ -71,10 +71,10 @@ class Memory:
     cards: int = 1024
     lists: int = 1
     ring: int = 64
-    counters: int = 0  # number of copies of a counter; 0: keys have slots instead of counters
+    counters: int = 0  # number of copies of a counter; if 0, keys have slots instead of counters
 
     def records(self, side: str) -> dict[str, tuple[np.dtype[Any], int]]:
-        """Return the records and their number in each region of a side."""
+        """Return the type and the number of the records in each region of a side."""
         if side == OURS:
             keys = (COUNTER, self.counters * self.slots) if self.counters else (slot(1), self.slots)
             return {CARDS: (CHUNK, self.cards), KEYS: keys,
@@ -98,8 +98,8 @@ class Received:
 
     outcome: Outcome
     requests: int  # number of RoCE packets that the translator sent
-    wrong_icrcs: int  # as sent, number of packets that a NIC with iCRC check rejects for the iCRC
-    nacks: int  # number of NACKs of reports, which are for reporters
+    wrong_icrcs: int  # number of packets with a wrong iCRC, before the collector corrects it
+    nacks: int  # number of NACKs that arrived at the collector, although they are for reporters
 
 
 class Collector(Responder):
@@ -145,7 +145,7 @@ class Collector(Responder):
             super().on_frames(Frames((records, b"".join(kept))))
 
     def result(self) -> Any:
-        """Return what was Received."""
+        """Return the result of this collector (Received)."""
         wrong = self._checking.counts().refused["ICRC"]
         return Received(super().result(), self._requests, wrong, self._nacks)
 
@@ -211,7 +211,7 @@ class Case:
 
     name: str
     side: str
-    folder: str  # with the programs of the prototype
+    folder: str  # folder with the programs of the prototype
     memory: Memory = Memory()
     faults: Faults = Faults()
     collectors: int = 1
@@ -219,7 +219,7 @@ class Case:
     drops: int | None = None  # number of reports that the prototype drops after a NAK
     corrects_lengths: bool = False
     has_reporter: bool = False  # whether the published reporter makes the reports
-    rate_bps: int = 0  # of the links to collectors; 0: unlimited
+    rate_bps: int = 0  # rate of the links to collectors; 0 means unlimited
 
 
 @dataclass

@@ -33,7 +33,7 @@ CARD_QPN, KEY_QPN, FIRST_LIST_QPN = 1336, 1337, 1338  # queue pairs of the trans
 DROPS_MACRO, TRACKING_MACRO = "QP_RESYNC_PACKET_DROP_NUM", "DO_NACK_TRACKING"
 COMPLETE, POSTCARD_WRAP = 5, 256  # counter of a row: value that causes a write; number of values
 
-SLOT = np.dtype([("checksum", "<u4"), ("data", ">u4")])  # of Key-Write
+SLOT = np.dtype([("checksum", "<u4"), ("data", ">u4")])  # slot of Key-Write
 CARD = np.dtype([("hops", ">u4", (5,)), ("zeros", ">u4", (3,))])
 ENTRY, COUNTER = np.dtype("<u4"), np.dtype("<u8")
 
@@ -47,9 +47,9 @@ class Collector:
     """Collector of the prototype: its address and port, and the targets of its queue pairs."""
 
     address: str
-    port: int  # port of the translator
+    port: int  # port of the translator that leads to the collector
     cards: Target
-    keys: Target  # of Key-Write or Key-Increment, which share a table
+    keys: Target  # target of Key-Write or Key-Increment, which share a table
     lists: Sequence[Target] = ()
 
 
@@ -216,9 +216,10 @@ def rejected_reports(sequence: Iterable[int]) -> int:
 def mean_success(load: NDArray[np.float64] | float, copies: int) -> NDArray[np.float64]:
     """Return the fraction of found keys at a load; `copies` is a power of two.
 
-    CRCs of a key and of different copies differ by constants. So a later key overwrites all copies
-    of a key or none, and `copies` of its possible slots do so. All copies together are lost as
-    fast as one copy at `copies` times the load.
+    The CRCs from which a key gets the slots of its copies differ by constants. So a later key
+    overwrites either all copies of an earlier key or none. It overwrites them from `copies` of its
+    possible slots. Therefore a key is lost as fast as a key with one copy at `copies` times the
+    load.
     """
     total = np.asarray(load, float) * copies
     return (1 - np.exp(-total)) / total

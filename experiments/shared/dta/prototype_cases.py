@@ -45,12 +45,12 @@ Values = NDArray[np.uint32]
 
 RATE = 5000  # reports/s
 LOADS = (0.1, 0.25, 0.5, 0.75, 1.0)
-LISTS_EACH = 4  # number of lists
-LAPS = 2  # of a ring that wraps
+LISTS_EACH = 4  # number of lists in a case with several lists
+LAPS = 2  # number of laps of a ring that wraps
 IN_FLIGHT = 1  # max number of requests in one round trip, at RATE
 HIT = 20  # number of the request that is lost or repeated
 AFTER = 200  # number of reports after the effect of a lost request
-COPIES = 2  # per report, if a case has no other number
+COPIES = 2  # copies per report, unless a case sets another number
 MIXED_RATE_BPS = 5_000_000  # a request takes longer than the time between two reports
 MIXED_GAP_S = 0.002
 
@@ -61,12 +61,12 @@ class Sizes:
 
     slots: int = 1 << 13
     reports: int = 1000
-    flows: int = 200  # of the reporter
+    flows: int = 200  # number of flows of the reporter
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Count of something that is wrong on one side, of a total."""
+    """Number of units (bytes, keys, ...) that are wrong on one side, of all units."""
 
     panel: str
     what: str
@@ -76,7 +76,7 @@ class Finding:
     unit: str
     total: int
     count: int
-    expected: float  # exact, but for the panel "success" a mean
+    expected: float  # exact number; in the panel "success", a mean
 
     @property
     def ratio(self) -> float:
@@ -97,7 +97,7 @@ class Setting:
 
     kind: str
     side: str
-    folder: str  # with the published programs
+    folder: str  # folder with the published programs
     sizes: Sizes
     parameter: int = 0
 
@@ -134,7 +134,7 @@ async def measure(setting: Setting, run: Run) -> Result:
 
 
 async def _keys(setting: Setting, run: Run) -> Result:
-    """Key-Write with `parameter` copies: memory, and found keys by load."""
+    """Run Key-Write with `parameter` copies: compare memory, and count the found keys by load."""
     copies, count = setting.parameter, setting.sizes.slots
     keys = random_keys(count, run.seed)
     reports = Load(count, {Op.KEY_WRITE: 1}, Format.PLAIN, keys=keys, redundancy=copies).reports()
@@ -182,7 +182,7 @@ def _key_memory(setting: Setting, keys: Values, data: Values, copies: int) -> ND
 
 
 async def _increments(setting: Setting, run: Run) -> Result:
-    """Key-Increment, as sent (parameter 0) and with corrected lengths (parameter 1)."""
+    """Run Key-Increment. With parameter 1, the collector corrects the lengths of requests."""
     count, size, addend = setting.sizes.reports, 1024, 3
     load = Load(count, {Op.KEY_INCREMENT: 1}, Format.PLAIN, distinct=count // 4, addend=addend,
                 redundancy=COPIES, seed=run.seed)  # fmt: skip
@@ -211,7 +211,7 @@ async def _increments(setting: Setting, run: Run) -> Result:
 
 
 async def _lists(setting: Setting, run: Run) -> Result:
-    """Append to several lists; the last one does not exist, as with the published generator."""
+    """Append to several lists. As in the published generator, the last list does not exist."""
     count, ring = setting.sizes.reports // 20 * 20, setting.sizes.reports // 20
     load = Load(count, {Op.APPEND: 1}, Format.PLAIN, lists=range(LISTS_EACH + 1), seed=run.seed)
     reports = load.reports()
@@ -283,7 +283,7 @@ async def _wrap(setting: Setting, run: Run) -> Result:
 
 
 async def _cards(setting: Setting, run: Run) -> Result:
-    """Postcards of complete paths."""
+    """Send the postcards of complete paths."""
     size, paths = 1 << 12, setting.sizes.reports // HOPS
     candidates = random_keys(4 * paths, run.seed)
     _, first = np.unique(slots(candidates, 1, size)[0], return_index=True)
@@ -312,7 +312,7 @@ async def _cards(setting: Setting, run: Run) -> Result:
 
 
 async def _immediate(setting: Setting, run: Run) -> Result:
-    """Immediate reports, of which each must cause a completion."""
+    """Send immediate reports. Each of them must cause a completion."""
     count = setting.sizes.reports // 5
     load = Load(count, {Op.KEY_WRITE: 1}, Format.PLAIN, immediate=True, redundancy=COPIES,
                 seed=run.seed)  # fmt: skip
@@ -327,7 +327,7 @@ async def _immediate(setting: Setting, run: Run) -> Result:
 
 
 async def _resync(setting: Setting, run: Run) -> Result:
-    """One lost request. The prototype then drops `parameter` - 1 reports."""
+    """Lose one request. The prototype then drops `parameter` - 1 reports."""
     count = HIT + setting.parameter + AFTER
     found, running, received = await _one_fault(setting, run, count, Faults(lost=HIT))
     refused = received.outcome.counts.refused
@@ -347,7 +347,7 @@ async def _resync(setting: Setting, run: Run) -> Result:
 
 
 async def _repeated(setting: Setting, run: Run) -> Result:
-    """One request that arrives twice, so the collector acknowledges the second one."""
+    """Let one request arrive twice, so that the collector acknowledges the second one."""
     count, drops = HIT + AFTER, setting.parameter
     found, running, received = await _one_fault(setting, run, count, Faults(repeated=HIT))
     after = count - HIT - 1
@@ -372,7 +372,7 @@ async def _one_fault(
         await running.send(make_frames(reports.payloads, PROTOTYPE_PORT), RATE)
         memory = running.read(KEYS)
     received = running.received[0]
-    # all lost reports follow each other
+    # all lost reports are consecutive
     lost = count - received.outcome.counts.accepted.total()
     first = HIT + (faults.repeated is not None)
     kept = np.r_[0:first, first + lost : count]
@@ -381,7 +381,7 @@ async def _one_fault(
 
 
 async def _mixed(setting: Setting, run: Run) -> Result:
-    """Reports with several copies for two collectors, which leave the translator in turn."""
+    """Send reports with several copies to two collectors. Reports for the two alternate."""
     count, size = setting.sizes.reports // 10, setting.sizes.slots
     chosen = _keys_without_overlap(setting, random_keys(8 * count, run.seed), 2 * count, size)
     keys = chosen.reshape(2, count, 4)
@@ -434,7 +434,7 @@ def _misplaced(setting: Setting, memory: NDArray[Any], keys: Values) -> int:
 
 
 async def _reporter(setting: Setting, run: Run) -> Result:
-    """Packets that the published reporter reports, each of them once.
+    """Send packets that the published reporter reports, each of them once.
 
     With parameter 1, the published translator tracks losses, so it expects a longer header.
     """
@@ -465,7 +465,7 @@ async def _reporter(setting: Setting, run: Run) -> Result:
 
 
 async def _nacks(setting: Setting, run: Run) -> Result:
-    """A lost report of a reporter whose losses are tracked. Later ones cause NACKs."""
+    """Lose a report of a reporter whose losses are tracked. Later reports cause NACKs."""
     count = HIT + setting.sizes.reports // 10
     load = Load(count, {Op.KEY_WRITE: 1}, Format.TRACKED, redundancy=COPIES, retransmittable=True,
                 seed=run.seed)  # fmt: skip
@@ -480,7 +480,7 @@ async def _nacks(setting: Setting, run: Run) -> Result:
 
 
 async def _reporters(setting: Setting, run: Run) -> Result:
-    """Two reporters whose losses are tracked. No report is lost."""
+    """Send reports of two reporters whose losses are tracked. No report is lost."""
     count = setting.sizes.reports
     rng = np.random.default_rng(run.seed)
     is_first = rng.random(count) < 0.5

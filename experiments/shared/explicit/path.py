@@ -33,7 +33,8 @@ LINK_DELAY_US = 10_000
 RTT_US = 4 * LINK_DELAY_US
 SERVER_PHASE = 0.4  # packet intervals that the server waits before its first packet
 BURST = 8  # packets of an application-limited endpoint between two pauses, on average
-CLIENT_PORT, SERVER_PORT = 6000, 4430  # of connection 0; connection n uses ports that are n higher
+# ports of connection 0; the ports of connection n are n higher
+CLIENT_PORT, SERVER_PORT = 6000, 4430
 DRAIN_NS = 1_500_000_000  # enough time for the probes that detect the last losses
 
 
@@ -63,7 +64,7 @@ class Setting:
     name: str
     rate_pps: float
     count: int  # data packets of each endpoint
-    losses: tuple[float, float, float, float] = (0, 0, 0, 0)  # of SEGMENTS
+    losses: tuple[float, float, float, float] = (0, 0, 0, 0)  # loss probabilities of SEGMENTS
     held: float = 0.0  # fraction of the packets that the first segment holds back
     held_packets: int = 0  # number of packets that overtake each held packet
     pause_ms: float = 0.0  # mean pause between bursts of data packets; 0 means a constant rate

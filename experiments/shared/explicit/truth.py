@@ -36,11 +36,11 @@ class StreamTruth:
     sent: int
     arrived: int  # packets that arrived at the observer
     delivered: int  # packets that arrived at the receiver
-    square: Square  # of the first bit; empty for schemes without a square bit
-    reflection: Square  # of the second bit; empty for schemes without a reflection bit
+    square: Square  # square wave of the first bit; empty for schemes without a square bit
+    reflection: Square  # square wave of the second bit; empty for schemes without a reflection bit
     detected: int  # packets that the sender has detected as lost
     spurious: int  # packets detected as lost that the receiver got
-    undetected: int  # lost, but not detected, among the packets up to the last acknowledged one
+    undetected: int  # lost packets that were not detected, up to the last acknowledged packet
     unreported: int  # detected losses that the sender has not yet reported
     marked: int  # packets that the sender sent with the second bit
     marked_arrived: int  # packets with the second bit that arrived at the observer

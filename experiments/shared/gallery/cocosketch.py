@@ -19,14 +19,15 @@ PARTIAL_KEYS = (SOURCE | DESTINATION | PROTOCOL | SOURCE_PORT | DESTINATION_PORT
                 SOURCE, DESTINATION)  # fmt: skip
 FLOWS_PER_ADDRESS = 8
 SERVICES = (22, 53, 80, 443)  # destination ports that many flows share
-ROWS, COUNTER_BYTES = 3, 4  # of single-key sketches
+ROWS, COUNTER_BYTES = 3, 4  # rows, and bytes per counter, of single-key sketches
 THRESHOLD = 1e-4  # size of a heavy hitter, as a fraction of the packets
 
 
 def share_addresses(stream: Stream, seed: int) -> Stream:
     """Return a trace in which flows share addresses and destination ports.
 
-    Sources and destinations have Zipf popularity with exponent 1.
+    The popularity of source addresses has a Zipf distribution with exponent 1, and so has that of
+    destination addresses.
     """
     rng, flows = np.random.default_rng([seed, 2]), stream.flows.copy()
     number = max(1, len(flows) // FLOWS_PER_ADDRESS)
@@ -61,9 +62,9 @@ def group(sizes: Iterable[tuple[int, int]], mask: int) -> Counter[int]:
 def model(
     stream: Stream, randoms: NDArray[np.uint32], functions: HashFunctions, arrays: int, buckets: int
 ) -> NDArray[np.uint64]:
-    """Run CocoSketch with the random number of each packet; return key (two words) and count.
+    """Run CocoSketch with these random numbers of packets; return all buckets.
 
-    The shape is (arrays, buckets, 3).
+    The shape is (arrays, buckets, 3): two words of the key, and the count.
     """
     places = functions.positions(traces.flow_hashes(stream), buckets).tolist()
     keys, stored = full_keys(stream), [[0] * buckets for _ in range(arrays)]
@@ -134,7 +135,7 @@ def heavy_hitter_error(
 def largest_flow_deviation(
     stream: Stream, read: NDArray[np.uint64], functions: HashFunctions
 ) -> float:
-    """Return the excess of buckets that store their largest flow, in standard errors."""
+    """Return how many more buckets than expected store their largest flow, in standard errors."""
     buckets = len(read)
     places = functions.positions(traces.flow_hashes(stream), buckets)[0].tolist()
     total, largest, sizes = [0] * buckets, [(0, 0)] * buckets, Counter[tuple[int, int]]()

@@ -14,15 +14,16 @@ from telemark.network import Network
 
 SNAPSHOTS, ROWS = 8, 2
 MAX_AGE = SNAPSHOTS - 2  # age of the oldest snapshot that is read
-SIZES, SHARES = (100, 700, 1500), (0.4, 0.3, 0.3)  # frames (bytes)
+# lengths of frames (bytes), and fraction of frames with each length
+SIZES, SHARES = (100, 700, 1500), (0.4, 0.3, 0.3)
 MEAN_BYTES = float(np.dot(SIZES, SHARES))
-LOAD = 0.9  # of the background flows, relative to the rate of the link
+LOAD = 0.9  # load of the background flows, relative to the rate of the link
 FLOWS, ZIPF = 2000, 1.0
 BURST_EVERY_US, BURST_US, BURST_FLOWS, BURST_LOAD = 4_000, 1_000, 3, 1.0
 QUEUE_PACKETS = 100_000
-NUMBER, TOS = slice(42, 46), 15  # offsets in a frame
+NUMBER, TOS = slice(42, 46), 15  # offsets in a frame: packet number, TOS
 ETHERNET = 14
-CE = 3  # ECN
+CE = 3  # ECN value of marked packets
 
 
 class Link(Topo):
@@ -38,9 +39,9 @@ class Link(Topo):
 def traffic(
     rate_bps: float, duration_us: int, slower: int, seed: int
 ) -> tuple[Stream, NDArray[np.int64]]:
-    """Return the packets, and their times (ns): background flows, and bursts of few flows.
+    """Return the packets of background flows and of bursts, and their send times (ns).
 
-    `slower` stretches all times.
+    All times are multiplied by `slower`.
     """
     rng = np.random.default_rng([seed, 4])
     shares = 1 / np.arange(1, FLOWS + 1) ** ZIPF
@@ -71,7 +72,7 @@ class Queue:
 
     arrived_ns: NDArray[np.int64]
     left_ns: NDArray[np.int64]
-    number: NDArray[np.int64]  # in the trace
+    number: NDArray[np.int64]  # number of the packet in the trace
     is_marked: NDArray[np.bool_]
 
 

@@ -22,7 +22,7 @@ FILTER_SECTIONS = 20
 KEY_BYTES = 13
 KEY = np.dtype([("source", ">u4"), ("destination", ">u4"), ("protocol", "u1"),
                 ("source_port", ">u2"), ("destination_port", ">u2")])  # fmt: skip
-MAX_STEPS = 1000  # of the solver for counters
+MAX_STEPS = 1000  # maximum number of steps of the solver for counters
 STEPS_PER_TEST = 25
 
 PACKETS_PER_FLOW = 2
@@ -100,8 +100,8 @@ class Flowset:
 
     table: Positions
     filter: Positions
-    bits: NDArray[np.bool_]  # (sections, bits per section)
-    flow_xor: NDArray[np.uint8]  # (cells, KEY_BYTES)
+    bits: NDArray[np.bool_]  # shape: (sections, bits per section)
+    flow_xor: NDArray[np.uint8]  # shape: (cells, KEY_BYTES)
     flow_count: NDArray[np.int64]
     packet_count: NDArray[np.int64]
 
@@ -166,13 +166,14 @@ def decode_flows(flowsets: Sequence[Flowset], found: Sequence[dict[bytes, int]])
 def decode_counters(flowset: Flowset, found: dict[bytes, int]) -> None:
     """Replace approximate packet counts by exact ones: CounterDecode of the paper.
 
-    `flowset` is complete, and `found` has all its flows. Each cell is a linear equation. The method
-    of conjugate gradients (CGLS) starts with the approximate counts, and ends when the rounded
-    counts fulfil all equations. If there are more flows than cells, the counts stay approximate.
+    No flow has been removed from `flowset`, and `found` has all its flows. Each cell is a linear
+    equation. The method of conjugate gradients (CGLS) starts with the approximate counts, and ends
+    when the rounded counts fulfil all equations. If there are more flows than cells, the counts
+    stay approximate.
     """
     cells = flowset.cells(np.array([*found], f"S{KEY_BYTES}"))
     size = len(flowset.packet_count)
-    if not 0 < len(found) <= size:  # no counts, or fewer equations than counts
+    if not 0 < len(found) <= size:  # there are no counts, or fewer equations than counts
         return
 
     def sums(counts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -201,9 +202,10 @@ def decode(
 ) -> tuple[float, float, float, int]:
     """Decode the tables of two neighbours, and compare the flows with `sizes` (flow -> packets).
 
-    Return three fractions of the flows, as means over both: found by SingleDecode, found by
-    FlowDecode, and with exact counts after NetDecode. Also return how many flows of SingleDecode
-    are wrong. If it finds all flows, wrong counts add 1.
+    Return three fractions of the flows, as means over both switches: found by SingleDecode, found
+    by FlowDecode, and with exact counts after NetDecode. Also return how many flows that
+    SingleDecode finds did not pass. To this number, each switch adds 1 if SingleDecode finds the
+    right number of flows, but wrong flows or counts.
     """
     rest = deepcopy(tables)
     found: list[dict[bytes, int]] = [{}, {}]
@@ -250,7 +252,8 @@ def model(
     table, filter_ = functions
     numbers, first, counts = np.unique(arrived, return_index=True, return_counts=True)
     at = filter_.of(flows[numbers], bits)
-    order = np.full((FILTER_SECTIONS, bits), len(arrived))  # packet that sets the bit first
+    # index of the first packet that sets the bit
+    order = np.full((FILTER_SECTIONS, bits), len(arrived))
     for row, each in zip(order, at, strict=True):
         np.minimum.at(row, each, first)
     is_new = np.any(np.take_along_axis(order, at, axis=1) == first, axis=0)

@@ -17,18 +17,19 @@ from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic
 from topologies.basic import ParkingLot, Ring
 
-FRAME_BYTES, JITTER = 1481, 0.1  # frames without telemetry; relative deviation of packet intervals
+# bytes of a frame without telemetry; relative deviation of packet intervals
+FRAME_BYTES, JITTER = 1481, 0.1
 TELEMETRY_BYTES = 33
 EPOCH_SHIFT = 16
 EPOCH_S = 2.0**EPOCH_SHIFT / 1e6
-RATE_BPS, QUEUE = 100_000_000, 1125  # of links between switches
+RATE_BPS, QUEUE = 100_000_000, 1125  # rate and queue length (packets) of links between switches
 PACKET_US = 8e6 * (FRAME_BYTES + TELEMETRY_BYTES) / RATE_BPS
 LATENCY_US, QUEUE_LIMIT = 15_625, 140  # from these values on, a switch is a contention point
 BURST_PPS, BURST_S, BURST_START_S = 8310, 0.1, 30.0
 SESSION = 500
 BMV2_SLOWER = 10
-LEAD_NS = 3_000_000_000  # until the flows start
-# published: packets at N3 in each epoch, and Mbit/s of the red flow in each second
+LEAD_NS = 3_000_000_000  # time until the flows start
+# published: number of packets at N3 in each epoch, and rate of the red flow in each second
 EPOCHS_5C, PACKETS_5C = range(-4, 6), (331, 332, 329, 333, 668, 696, 331, 334, 335, 329)
 SECONDS_6B = range(22, 42)
 MBPS_6B = (30.0, 30.0, 30.0, 29.9, 28.7, 25.7, 24.9, 24.4, 24.5, 24.6, 25.0, 25.8, 26.6, 28.0,
@@ -55,8 +56,8 @@ Rate = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 class Limits:
     """Thresholds at which a switch sets the bits of contention and suspicion."""
 
-    queue: int  # packets
-    bytes: int  # of a flow in an epoch
+    queue: int  # packets in the queue
+    bytes: int  # bytes of a flow in an epoch
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class PathFlow:
     switches: tuple[str, ...]
     rate_mbps: Rate
     max_delay_us: int = 0
-    min_bytes: int = 0  # in an epoch
+    min_bytes: int = 0  # minimum number of bytes in an epoch
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ def send_times(
 ) -> NDArray[np.uint64]:
     """Return send times (ns from `start_s`) of packets with jittered intervals."""
     grid_s = np.arange(start_s, end_s, 1e-4)
-    sent = np.cumsum(rate_mbps(grid_s)) * 1e-4 * 1e6 / 8 / FRAME_BYTES  # packets until then
+    # number of packets until then
+    sent = np.cumsum(rate_mbps(grid_s)) * 1e-4 * 1e6 / 8 / FRAME_BYTES
     due = np.cumsum(np.maximum(rng.normal(1, JITTER, int(sent[-1]) + 1), 0))
     return (1e9 * np.interp(due[due < sent[-1]], sent, grid_s - start_s)).astype(np.uint64)
 
@@ -168,9 +170,9 @@ class Scenario:
     options: Mapping[str, int]
     paths: Mapping[str, PathFlow]
     points: Mapping[str, tuple[int, int]]  # published contention and suspicion points
-    port: tuple[str, str]  # the congested port: its switch, and the neighbour
-    span_s: tuple[float, float]  # begins with the start of an epoch
-    short_s: tuple[float, float]  # with --quick and in real time
+    port: tuple[str, str]  # congested link: the switch that sends, and its neighbour
+    span_s: tuple[float, float]  # start and end; the start is the start of an epoch
+    short_s: tuple[float, float]  # start and end with --quick and in real time
 
     def make_topo(self, *, has_rates: bool) -> Topo:
         """Return the topology. Each switch has a host to which it sends its reports."""
@@ -215,8 +217,8 @@ class Sent:
 
     net: Network
     limits: Limits
-    start_s: float  # on the time axis of the published run; an epoch starts here
-    unaccounted: int  # frames
+    start_s: float  # on the time axis of the published run; an epoch starts at this time
+    unaccounted: int  # number of unaccounted frames
 
 
 async def send(scenario: Scenario, program: str, run: Run, *, is_short: bool) -> Sent:

@@ -26,7 +26,7 @@ from telemark.network import Network
 from telemark.topology.links import ETHERNET_BYTES, IPV4_BYTES
 
 IPV4, TELEMETRY = 0x0800, 0x88B5  # ethertypes
-PROTOCOL, REPORT = 23, 224  # offset of the protocol, and its value in reports
+PROTOCOL, REPORT = 23, 224  # offset of the IPv4 protocol in a frame, and its value in reports
 CONTENTION, SUSPICION, HIGH_DELAY, LOW_BANDWIDTH = 1, 2, 4, 8  # reasons of a report
 HEADER = np.dtype([
     ("epoch", ">u4"), ("path", ">u2"), ("code", ">u2"), ("contention", "u1", 6),
@@ -45,7 +45,7 @@ REPORT_FIELDS = ("epoch", "flow", "path", "contention", "suspicion", "late", "in
 # fields that do not depend on the times in a switch
 TIMELESS = ("epoch", "path", "suspicion", "packets", "bytes")
 TIMELESS_REPORT = tuple(name for name in REPORT_FIELDS if name not in ("late", "reasons"))
-Rows = dict[str, NDArray[np.int64]]  # columns of a table
+Rows = dict[str, NDArray[np.int64]]  # column -> values of the rows
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,19 @@ class Hop:
 
     frames: NDArray[np.void]  # of type FRAME
     latency_us: NDArray[np.int64]  # difference of the timestamps of departure and arrival
-    waiting: NDArray[np.int64]  # packets in the queue at the time of arrival
+    waiting: NDArray[np.int64]  # number of packets in the queue at the time of arrival
 
 
 @dataclass(frozen=True)
 class Outcome:
     """Observations of one flow, and what the model expects."""
 
-    epochs: NDArray[np.int64]  # of all sent packets
-    wrong_headers: int  # headers at the last switch that differ from the model
+    epochs: NDArray[np.int64]  # epochs of all sent packets
+    wrong_headers: int  # number of headers at the last switch that differ from the model
     wrong_reports: int
     reports: Rows
-    partial_reports: Rows  # the model's, if switches do not see `uncounted` packets of their queues
+    # reports of a model in which switches do not see `uncounted` packets of their queues
+    partial_reports: Rows
 
     @property
     def points(self) -> tuple[int, int]:
@@ -160,7 +161,7 @@ class Captures:
 
 
 def model_reports(headers: Rows, path: PathFlow) -> Rows:
-    """Return the reports about packets whose telemetry, after all hops, is `headers`."""
+    """Return the reports about a flow. `headers` is the telemetry of its packets after all hops."""
     starts = np.flatnonzero(np.diff(headers["epoch"], prepend=-1))
     ends = np.append(starts[1:], len(headers["epoch"]))
     late = (headers["delay_us"] >= path.max_delay_us) & (path.max_delay_us > 0)
@@ -231,7 +232,7 @@ def _view(data: NDArray[np.uint8], at: int, kind: np.dtype[np.void]) -> NDArray[
 
 
 def _integers(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Return numbers, also those of 48 bits."""
+    """Return numbers as int64. Rows of a two-dimensional array are the bytes of 48-bit numbers."""
     if values.ndim == 1:
         return values.astype(np.int64)
     return values.astype(np.int64) @ (1 << 8 * np.arange(5, -1, -1))

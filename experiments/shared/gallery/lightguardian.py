@@ -28,7 +28,7 @@ RATE_BPS = 100_000_000
 ROWS, CHANCES = 2, 3
 CARRIERS, OUT_OF = 2, 10
 OVERHEAD = 0.0007
-MTU_BYTES = 1540  # a full packet with a sketchlet
+MTU_BYTES = 1540  # length of a full packet with a sketchlet
 IPV4, SKETCHLET = 0x0800, 0x88B5  # ethertypes
 HEADER = np.dtype([
     ("switch", ">u2"), ("window", ">u2"), ("column", ">u2"), ("ether_type", ">u2"),
@@ -50,10 +50,10 @@ class Scale:
 
     window_s: float = 1.0
     windows: int = 4
-    rate_pps: int = 0  # 0: sketchlets use OVERHEAD of the capacity
+    rate_pps: int = 0  # 0: the rate at which sketchlets use OVERHEAD of the capacity
     pause_s: float = 0.01
     is_paced: bool = False
-    columns: int = 64  # of a sketch
+    columns: int = 64  # number of columns of a sketch
 
 
 FULL, QUICK = Scale(), Scale(windows=2)
@@ -86,10 +86,10 @@ class Fabric:
 
     net: Network
     columns: int
-    functions: dict[str, HashFunctions]  # of each switch
+    functions: dict[str, HashFunctions]  # switch -> its hash functions
     stream: Stream
-    starts_ns: list[int] = field(default_factory=list)  # of the windows
-    windows: list[int] = field(default_factory=list)  # of each packet
+    starts_ns: list[int] = field(default_factory=list)  # start time of each window
+    windows: list[int] = field(default_factory=list)  # window of each packet
 
     def __post_init__(self) -> None:
         self._frames = cache(read_frames)
@@ -214,8 +214,8 @@ class SwitchModel:
         self.columns = functions.positions(fabric.flows, fabric.columns)[:ROWS].T.tolist()
         self._draws = functions.positions(fabric.draws, fabric.columns)[ROWS + 1 :].T.tolist()
         self._wins = (functions.positions(fabric.draws, OUT_OF)[ROWS] < CARRIERS).tolist()
-        self.cells: dict[tuple[int, int, int], Cell] = {}  # by window, row and column
-        self._taken: set[tuple[int, int, int]] = set()  # window, chance and column
+        self.cells: dict[tuple[int, int, int], Cell] = {}  # key: window, row, column
+        self._taken: set[tuple[int, int, int]] = set()  # elements: window, chance, column
 
     def arrive(self, packet: int, window: int, *, has_sketchlet: bool) -> int | None:
         """Count a packet. Return the column that it carries from here, if any."""
@@ -235,7 +235,7 @@ class SwitchModel:
         return last
 
     def leave(self, packet: int, window: int, latency_us: int) -> None:
-        """Update the largest latencies with a packet that leaves."""
+        """Update the largest latencies in the cells of a packet that leaves."""
         for row in range(ROWS):
             cell = self.cells[window, row, self.columns[packet][row]]
             cell[1] = max(cell[1], latency_us)
@@ -250,10 +250,10 @@ class SwitchModel:
 class SwitchFindings:
     """Comparison of a switch with its model, and the flows that passed it."""
 
-    wrong: int = 0  # packets whose sketchlet differs from the model
-    lost: int = 0  # packets that the switch did not forward
+    wrong: int = 0  # number of packets whose sketchlet differs from the model
+    lost: int = 0  # number of packets that the switch did not forward
     is_ordered: bool = True  # whether each packet left before the next one arrived
-    # number of packets and largest latency (us) of each flow, by window and flow key
+    # window -> flow key -> number of packets and largest latency (us) of the flow
     flows: dict[int, dict[int, Cell]] = field(default_factory=dict)
 
 
@@ -296,10 +296,10 @@ def compare(fabric: Fabric, switch: str, *, has_times: bool) -> SwitchFindings:
 class Sketch:
     """Part of a switch's sketch of a window: the columns that have arrived at hosts."""
 
-    # first arrival (ns), and the sketchlet
+    # column -> time of its first arrival (ns), and the sketchlet
     columns: dict[int, tuple[int, Sketchlet]] = field(default_factory=dict)
-    needed: int = 0  # sketchlets until the last column arrived
-    total: int = 0  # all sketchlets that arrived
+    needed: int = 0  # number of sketchlets that arrived until the last column was known
+    total: int = 0  # number of all sketchlets that arrived
 
     def estimate(self, columns: Sequence[int]) -> Cell | None:
         """Return estimated packets and largest latency of a flow, or None if no column arrived."""
@@ -370,16 +370,16 @@ class Sample:
     seed: int
     switch: int
     tier: str
-    wrong: int  # packets whose sketchlet differs from the model
-    lost: int  # packets that the switch did not forward
-    underestimated: int  # flows
+    wrong: int  # number of packets whose sketchlet differs from the model
+    lost: int  # number of packets that the switch did not forward
+    underestimated: int  # number of flows of which size or latency is underestimated
     # Time from the start of a window until its sketch is known; median of the windows. A sketch
     # that is not known at the end of the next window counts as known at that time.
     seconds: float
-    sketchlets: float  # needed until then
+    sketchlets: float  # number of sketchlets that arrived until the sketch was known
     sketchlets_per_s: float
     error: float  # mean relative error of flow sizes
-    count_min_error: float  # the same, of a count-min sketch with the same cells
+    count_min_error: float  # mean relative error of a count-min sketch with the same cells
 
 
 def evaluate(

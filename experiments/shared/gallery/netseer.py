@@ -88,7 +88,7 @@ def make_frames(
 
 @dataclass
 class GroupCache:
-    """Model of group caching. `slots` has the flow and the unreported events of each slot."""
+    """Model of group caching. `slots` has the flow and the number of unreported events."""
 
     size: int
     every: int
@@ -136,14 +136,14 @@ def join(parts: Sequence[Packets]) -> Packets:
 class Captures:
     """Captures of a run; the network has stopped."""
 
-    entered: Packets  # s1
-    first: Packets  # left s1 by the first link
+    entered: Packets  # packets that arrived at s1 from h1
+    first: Packets  # packets that left s1 by the first link
     second: Packets
-    crossed: Packets  # arrived at s2, over both links
-    left: Sequence[tuple[int, Packets]]  # s2, by port
-    notices: NDArray[np.int64]  # time, first missing number, count
-    reports: dict[tuple[str, int], list[Event]]  # by switch and kind
-    report_bytes: int  # frames of the reports
+    crossed: Packets  # packets that arrived at s2, over both links
+    left: Sequence[tuple[int, Packets]]  # packets that left s2, by port
+    notices: NDArray[np.int64]  # columns: time, first missing number, count
+    reports: dict[tuple[str, int], list[Event]]  # (switch, kind) -> reports
+    report_bytes: int  # bytes of all frames with reports
     traffic_bytes: int
 
 
@@ -197,9 +197,10 @@ class Setting:
     """Trace and parameters of the program."""
 
     keys: Sequence[int]  # flow of each packet
-    is_routed: NDArray[np.bool_]  # of each packet; the others are dropped
-    slots: int  # of a group cache
-    paths: int  # slots of the table of paths
+    # whether each packet has a route; packets without a route are dropped
+    is_routed: NDArray[np.bool_]
+    slots: int  # number of slots of a group cache
+    paths: int  # number of slots of the table of paths
     ring: int
     every: int
     congested_us: int
@@ -209,11 +210,13 @@ class Setting:
 class Expected:
     """Events and reports that the captures predict."""
 
-    reports: dict[tuple[str, int], list[Event]] = field(default_factory=dict)  # per switch and kind
-    # per event packet: switch, kind, flow, and ports (of path changes)
+    # (switch, kind) -> reports
+    reports: dict[tuple[str, int], list[Event]] = field(default_factory=dict)
+    # for each packet with an event: switch, kind, flow, and ports (of path changes)
     events: list[tuple[str, int, int, int]] = field(default_factory=list)
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # first missing number, and count
-    losses_found: int = 0  # lost packets whose flow was still in the ring
+    # first missing number, and number of missing packets
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    losses_found: int = 0  # number of lost packets whose flow was still in the ring
 
     def add(self, events: Sequence[tuple[str, int, int, int, int]], given: "Setting") -> None:
         """Add events of one switch and kind, and their reports.
@@ -261,7 +264,7 @@ def _expect_losses(
         lost = range(last + 1, now)
         if lost:
             expected.gaps.append((lost[0] % NUMBERS, len(lost)))
-    events, missing = [], 0  # number of the missing packet, without wrapping
+    events, missing = [], 0  # `missing` is the number of the missing packet, without wrapping
     for time_ns, first, count in found.notices.tolist():
         missing += (first - missing) % NUMBERS
         issued = int(np.searchsorted(times, time_ns, "right"))
@@ -281,7 +284,7 @@ def _expect_departures(
 ) -> None:  # fmt: skip
     """Add the path changes and the congestion of the packets that left a switch.
 
-    `ways` has the packets that left, by path (two ports).
+    An element of `ways` is a path (two ports), and the packets that left on this path.
     """
     path = np.zeros(len(given.keys), np.int64)
     arrived_us = np.zeros(len(given.keys), np.int64)
@@ -316,12 +319,13 @@ class Sample:
     seed: int
     coverage: float  # fraction of the flow events that were reported
     losses_found: float  # fraction of the lost packets whose flow was found
-    overhead: float  # bytes of events, relative to the traffic
-    frame_overhead: float  # the same for the frames of the reports
-    packets: dict[str, int]  # with an event, by kind; path changes: number of changes
+    overhead: float  # bytes of events / bytes of the traffic
+    frame_overhead: float  # bytes of the frames with reports / bytes of the traffic
+    # number of packets with an event, by kind; for path changes: number of changes
+    packets: dict[str, int]
     reports: dict[str, int]
-    different: int  # reports that differ from the model
-    wrong_notices: int  # notices that differ from the gaps
+    different: int  # number of reports that differ from the model
+    wrong_notices: int  # number of notices that differ from the gaps
 
 
 def compare(found: Captures, expected: Expected, given: Setting, seed: int) -> Sample:

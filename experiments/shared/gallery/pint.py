@@ -15,17 +15,17 @@ DIGEST_AT, HEADER_BYTES = 16, 4  # offset of the digest in a frame; size of the 
 LAYER, SWITCH, LATENCIES = 0x100, 0x200, 7
 HASH_BITS = 32
 MARKED_RUNS = 100
-MARKS = 8  # fragments of PPM, or hash functions of AMS2
+MARKS = 8  # number of fragments of PPM, or of hash functions of AMS2
 
 
 @dataclass(frozen=True)
 class Query:
-    """What a digest contains: hashes of the switches on the path."""
+    """Configuration of a digest that contains hashes of the switches on the path."""
 
     bits: int
     instances: int = 1
     baseline: float = 0.5  # probability of the baseline layer
-    xor: float = 0.1  # probability of each hop to change a digest of the XOR layer
+    xor: float = 0.1  # probability that a hop changes a digest of the XOR layer
 
 
 class Hash:
@@ -65,8 +65,9 @@ class Digests:
     """What the receiver computes for the packets of one instance."""
 
     is_xor: NDArray[np.bool_]
-    writers: NDArray[np.bool_]  # (packets, hops): the hops that changed the digest
-    hashes: NDArray[np.int64]  # (packets, switches): hash of each switch that may be on the path
+    writers: NDArray[np.bool_]  # shape: (packets, hops); True for hops that changed the digest
+    # shape: (packets, switches); hash of each switch that may be on the path
+    hashes: NDArray[np.int64]
 
 
 def receiver(
@@ -99,10 +100,10 @@ def model(known: Sequence[Digests], query: Query, path: Sequence[int]) -> NDArra
 def packets_to_decode(
     known: Sequence[Digests], query: Query, digests: NDArray[np.int64], hops: int
 ) -> Iterator[tuple[int, list[int]]]:
-    """Decode the path from consecutive packets, again and again.
+    """Decode the path repeatedly, each time from the packets that follow.
 
     Yield how many packets were needed, and the path: indices of switches. If digests contradict
-    each other, hops are -1.
+    each other, unknown hops are -1.
     """
     decoder, first = Decoder(hops, known[0].hashes.shape[1]), 0
     for packet, digest in enumerate(digests.tolist()):
@@ -120,8 +121,8 @@ class Decoder:
     """Infers a path from digests."""
 
     def __init__(self, hops: int, switches: int) -> None:
-        self.path: dict[int, int] = {}  # switch of each known hop
-        self.is_contradictory = False  # True if no switch fits the digests of a hop
+        self.path: dict[int, int] = {}  # hop -> index of the switch; only known hops
+        self.is_contradictory = False  # whether a hop has digests that fit no switch
         self._candidates = [np.ones(switches, bool) for _ in range(hops)]
         self._waiting: list[tuple[set[int], int, NDArray[np.int64]]] = []
 
@@ -136,7 +137,7 @@ class Decoder:
                 self._use(*each)
 
     def _use(self, writers: set[int], digest: int, hashes: NDArray[np.int64]) -> None:
-        """Remove known hops from a digest. If one hop is left, exclude other switches there."""
+        """Remove known hops from a digest. If one hop is left, exclude switches for this hop."""
         for hop in writers & self.path.keys():
             digest ^= int(hashes[self.path[hop]])
         unknown = writers - self.path.keys()

@@ -25,11 +25,11 @@ from telemark.network import Network
 from telemark.session.run import Run
 
 PATH = Query(8)
-# By the size of a code: a code stands for values within a factor of 1 + ERRORS (authors' program)
+# bits of a code -> error: a code stands for values within a factor of 1 + error (authors' program)
 ERRORS = {4: 0.42, 8: 0.022}
 QUANTILES = {"median": 0.5, "99th percentile": 0.99}
-RATES_BPS = (100e6, 80e6, 64e6, 51e6)  # of the links between switches
-FRAME_BYTES, BURST = 594, 40  # mean number of packets in a burst
+RATES_BPS = (100e6, 80e6, 64e6, 51e6)  # rates of the links between switches
+FRAME_BYTES, BURST = 594, 40  # bytes of a frame; mean number of packets in a burst
 GAP_NS = 6_000_000  # mean time between bursts
 
 
@@ -39,10 +39,11 @@ class Latencies:
 
     bits: int
     seed: int
-    true_us: NDArray[np.float64]  # of all packets
-    sampled_us: NDArray[np.float64]  # of the packets whose digests have a latency of the hop
-    estimated_us: NDArray[np.float64]  # from the digests
-    different: int  # digests that differ from the model
+    true_us: NDArray[np.float64]  # latencies of all packets
+    # latencies of the packets whose digests have a latency of the hop
+    sampled_us: NDArray[np.float64]
+    estimated_us: NDArray[np.float64]  # latencies according to the digests
+    different: int  # number of digests that differ from the model
 
 
 class Slowing(Topo):

@@ -31,11 +31,11 @@ class Sample:
     xor: float
     seed: int
     paths: int  # how many times the receiver inferred the path
-    mean_packets: float  # that it needed
+    mean_packets: float  # mean number of packets from which the receiver inferred the path
     median_packets: float
-    wrong: int  # paths that differ from the real one
-    different: int  # digests that differ from the model
-    lost: int  # packets
+    wrong: int  # number of inferred paths that differ from the real one
+    different: int  # number of digests that differ from the model
+    lost: int  # number of lost packets
 
     @property
     def query(self) -> Query:

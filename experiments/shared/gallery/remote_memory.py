@@ -28,8 +28,8 @@ RECORDS: Mapping[str, np.dtype[Any]] = {
 }
 SWITCH = Peer("10.9.0.1", qpn=0x10, psn=0)
 SERVER_PORT, OUT_PORT = 4, 2
-CHANGE, READ = 1, 2  # sessions in remote_memory.p4
-READ_QPN = FIRST_QPN + 1  # of the queue pair whose requests MemoryServer executes
+CHANGE, READ = 1, 2  # numbers of the sessions in remote_memory.p4
+READ_QPN = FIRST_QPN + 1  # queue pair whose requests MemoryServer executes
 SERVER_CLONES = 1
 READ_RESPONSE = 0x10
 # offsets in a frame of RoCEv2 over IPv4: network, transport, and RDMA header
@@ -53,7 +53,7 @@ class Entries:
 
     mode: str
     cells: int
-    macs: tuple[bytes, bytes]  # of h2 and h3
+    macs: tuple[bytes, bytes]  # MAC addresses of h2 and h3
     seed: int
 
     def memory(self) -> NDArray[Any]:
@@ -162,7 +162,7 @@ def configuration(net: Network, server: MemoryServer) -> list[Any]:
 def expected_packets(
     entries: Entries, cells: NDArray[np.int64], frames: Sequence[bytes]
 ) -> dict[str, list[bytes]]:
-    """Return the packets of each host, in order."""
+    """Return the packets that each host must receive, in order."""
     if entries.mode != TABLE:
         return {"h2": list(frames), "h3": []}
     ports = entries.memory()["port"][cells].tolist()

@@ -14,27 +14,27 @@ from experiments.shared.xdp.streams import Stream
 
 TCP, SSH = 6, 22
 SYN, ACK, PUSH, FIN = 0x02, 0x10, 0x08, 0x01
-# flags of packets without an attack, and how frequent they are
+# flags of packets without an attack, and relative frequency of each value
 FLAGS, FREQUENCIES = (
     (SYN, SYN | ACK, ACK, ACK | PUSH, FIN | ACK), (0.04, 0.04, 0.6, 0.28, 0.04)
 )  # fmt: skip
-# position of the lowest bit and number of bits of each field in a packet's tuple
+# field -> position of its lowest bit in a packet's tuple, and number of its bits
 FIELDS = {"source": (96, 32), "destination": (64, 32), "protocol": (56, 8), "flags": (48, 8),
           "source_port": (32, 16), "destination_port": (16, 16), "length": (0, 16)}  # fmt: skip
 LEVELS = (8, 16, 32)  # prefix lengths, one per window
-FLAGS_BYTE = 46  # offset of data offset and flags in a frame, 16 bits
+FLAGS_BYTE = 46  # offset in a frame of the 16 bits with data offset and flags
 
 
 @dataclass(frozen=True)
 class Query:
-    """Keys (`reduce`) that occur in at least `threshold` packets, or in that many distinct tuples.
+    """Query for keys (`reduce`) with at least `threshold` packets or distinct tuples.
 
     The first field of `reduce` is the field to refine: an IPv4 address.
     """
 
     name: str
     filter: Mapping[str, int]
-    distinct: tuple[str, ...]  # empty: count packets
+    distinct: tuple[str, ...]  # fields of the tuples to count; if empty, packets are counted
     reduce: tuple[str, ...]
     threshold: int
 

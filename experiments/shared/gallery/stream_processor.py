@@ -18,13 +18,13 @@ from experiments.shared.gallery.sonata import FIELDS, LEVELS, Query, mask
 from experiments.shared.xdp.streams import Stream
 from telemark.topology.links import ETHERNET_BYTES
 
-ARRAYS = ("distinct_1", "distinct_2", "reduce_1", "reduce_2")  # of a query in the program
+ARRAYS = ("distinct_1", "distinct_2", "reduce_1", "reduce_2")  # arrays of a query in the program
 LOG_RECORD = 1
-DISTINCT_OVERFLOW, REDUCE_OVERFLOW = 2, 3  # results in a report
+DISTINCT_OVERFLOW, REDUCE_OVERFLOW = 2, 3  # values of `result` in a report
 
 
 def addresses(query: Query, counts: Iterable[int]) -> set[int]:
-    """Return the refined addresses of keys."""
+    """Return the addresses in keys: the values of the field to refine."""
     return {key >> FIELDS[query.reduce[0]][0] & 0xFFFFFFFF for key in counts}
 
 
@@ -32,10 +32,10 @@ def addresses(query: Query, counts: Iterable[int]) -> set[int]:
 class StreamProcessor:
     """Runs queries on the reports of a switch, window by window."""
 
-    functions: HashFunctions  # of all arrays, ordered by query
-    cells: int  # in an array
+    functions: HashFunctions  # hash functions of all arrays, ordered by query
+    cells: int  # number of cells in an array
     log_size: int
-    reports: int = 0  # reports of the switch so far
+    reports: int = 0  # number of reports that the switch has made so far
     window: int = 0
 
     async def finish_window(
@@ -44,7 +44,7 @@ class StreamProcessor:
         """Run queries on the reports of a window. Raises ReadoutTimeoutError.
 
         Return for each query the counts of the keys that reach the threshold, and how many tuples
-        were needed.
+        the query needed.
         """
         self.window += 1
         async with Readouts(switch) as readouts:

@@ -33,7 +33,7 @@ class OneSwitch:
     net: Network
     switch: fy.Switch
     _run: Run
-    sent: int = 0  # packets of the trace
+    sent: int = 0  # number of packets of the trace
 
     async def replay(self, stream: Stream) -> None:
         """Send the packets of a trace, and wait until the switch has processed them."""
@@ -50,10 +50,10 @@ class OneSwitch:
         return await read_record(self.switch, record, cells)
 
     def lost(self) -> int:
-        """Return how many packets of traces the switch did not forward. The network has stopped.
+        """Return how many packets of traces the switch did not forward.
 
-        The number includes the packets that did not reach the switch. If bmv2 lost packets, the run
-        is inconclusive, because bmv2 drops packets at high rates.
+        The network must have stopped. The number includes packets that did not reach the switch. If
+        bmv2 lost packets, the run is inconclusive, because bmv2 drops packets at high rates.
         """
         missing = self.sent - len(pcap.read(self.net.capture(SWITCH, DESTINATION, "out")).length)
         if missing and self._run.target == "bmv2":

@@ -38,7 +38,7 @@ PATH = ("s1", "s2", "s3", "s4", "s5")
 POINTS = [Point(switch, name) for switch in PATH for name in ("arrivals", "departures")]
 SEGMENTS = [*pairwise(POINTS)]
 DELAY_US = 500
-UDP, NUMBER = 17, 1  # IP protocol; id of the marked flow, which is all packets of h1
+UDP, NUMBER = 17, 1  # IP protocol; number of the marked flow, which consists of all packets of h1
 EVERYWHERE = "10.0.0.0/24"
 GROUP_HEADER = 14 + 20 + 8  # offset in the frame of a report
 DROP_REPORTS = (1, 2)  # hw_id in drop reports of the ingress, and of the queues
@@ -81,7 +81,7 @@ class Outcome:
 
     blocks: list[BlockReport]
     kept: Kept
-    truths: Mapping[int, Truth]  # by flow id
+    truths: Mapping[int, Truth]  # flow id -> ground truth
     records: Mapping[int, FlowRecord]
     nodes: Mapping[str, int]  # switch -> node id
     in_ports: Mapping[str, int]  # switch -> ingress port on the path
@@ -100,7 +100,7 @@ def make_flows(
 ) -> dict[Cause | None, Flow]:
     """Return one flow per cause within a switch, and one flow without such a cause.
 
-    Only the full queue and the link may drop packets of the latter.
+    Only the full queue and the link may drop packets of the flow without such a cause.
 
     The flow of each cause has `percent` of all packets. The flow for the full queue is a burst.
     Raises TestbedError if no packets are left for the last flow.

@@ -119,7 +119,7 @@ class Outcome:
     truth: dict[str, list[SwitchTransit]]  # colour -> transit of each switch on the path
     queues: dict[int, Queue]  # node id -> queue towards the next switch
     ports: dict[int, int]  # node id -> number of the port towards the next switch
-    records: Mapping[int, FlowRecord]  # by flow id
+    records: Mapping[int, FlowRecord]  # flow id -> record
     burst_ns: int  # start of the burst at the sender
     accounting: PacketAccounting
     scale: Scale

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 INT_PORT = 32767
-REPORTER = 7  # node id
+REPORTER = 7  # node id of the sender of the reports
 BATCH = 32  # max datagrams per sendmmsg call
 # min number of prepared datagrams, which are sent repeatedly with new sequence numbers
 MIN_DATAGRAMS = 1024

@@ -76,7 +76,7 @@ class Hosts:
         self._turns = 0
 
     def __enter__(self) -> "Hosts":
-        """Raises TestbedError."""
+        """Set up both namespaces, and start the sender. Raises TestbedError."""
         if (os.cpu_count() or 1) <= COLLECTOR_CORE:
             raise TestbedError(
                 "int_collector: sender and collector need a core each; use a machine with 2 cores"

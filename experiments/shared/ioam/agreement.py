@@ -48,7 +48,7 @@ class Traced:
     ids: Sequence[NodeIds]
     packets: Packets
     reports: Sequence[Report]
-    received: Sequence[bytes]  # frames
+    received: Sequence[bytes]  # received frames
     truth: Sequence[NodeTruth]
     offset_us: int
     offset_ns: tuple[int, int]
@@ -68,13 +68,13 @@ class Errors:
     """Differences between IOAM data and ground truth, by node."""
 
     values: dict[str, int] = field(default_factory=dict)  # number of compared fields
-    mismatches: dict[str, int] = field(default_factory=dict)  # wrong fields
+    mismatches: dict[str, int] = field(default_factory=dict)  # number of wrong fields
     largest: dict[str, dict[str, float]] = field(default_factory=dict)
     delay_us: dict[str, Pair] = field(default_factory=dict)
     since_first_us: dict[str, Pair] = field(default_factory=dict)  # only packets WITH_ALL_TIMES
     queue: dict[str, Pair] = field(default_factory=dict)
     rows: list[dict[str, object]] = field(default_factory=list)
-    incomplete: int = 0  # packets whose options have data of other nodes than expected
+    incomplete: int = 0  # number of packets whose options have data of other nodes than expected
 
     def checks(self) -> list[Check]:
         """Check that all values equal ground truth."""
@@ -125,7 +125,7 @@ def expected_nodes(path: Sequence[str], kind: Kind) -> list[str]:
     if not isinstance(kind.option, TraceOption):
         return []
     nodes = [*path[:-1]]
-    if kind.option.is_incremental:  # Linux does not know it
+    if kind.option.is_incremental:  # Linux does not support incremental options
         nodes = [node for node in nodes if not node.startswith("r")]
     return nodes[: kind.option.nodes]
 

@@ -61,7 +61,7 @@ FINISH_NS = 500_000_000  # max time until the last packet and report have arrive
 
 
 async def measure_ioam(setting: Setting) -> Outcome:
-    """Run an IOAM method."""
+    """Run an IOAM method on IPv6 traffic."""
     run, data, cross = setting.run, setting.data, setting.cross
     with setting.network(PROGRAM) as net:
         kept = net.run_application(COLLECTOR, KeepingCollector())
@@ -140,7 +140,7 @@ def _send(net: Network, host: str, flows: Sequence[Flow], start_ns: int) -> None
         first_ns = start_ns + round(flow.after_s * 1e9)
         for sequence in range(flow.count):
             at_ns = first_ns + round(sequence * 1e9 / flow.rate_pps)
-            # the complement keeps the UDP checksum
+            # with the complement of the sequence number, the UDP checksum stays right
             number = struct.pack(">II", sequence, ~sequence & 0xFFFFFFFF)
             frames.append((at_ns, whole[:SEQUENCE] + number + whole[SEQUENCE + len(number) :]))
     frames.sort(key=lambda each: each[0])

@@ -48,7 +48,7 @@ SETTLE_NS = round(Limits().settle_us * 1000)  # time for all reports of a packet
 LOSS, DELAY, PATH = "loss", "delay", "path"
 Places = tuple[Where, ...]
 """An event happened at one of these links and switches."""
-ANYWHERE: Places = ()  # between the hosts
+ANYWHERE: Places = ()  # somewhere between the hosts
 Times = tuple[int, int, int]
 """Times of the first and the last packet of an event, and the time at which a method knows it."""
 
@@ -56,7 +56,7 @@ REROUTED: Places = ((SOURCE_LEAF, SOURCE_LEAF),)  # the source leaf selects the 
 
 
 class Event(NamedTuple):
-    """Something that a method noticed about packets of the time from `first_ns` to `last_ns`."""
+    """Event that a method noticed, about packets with times from `first_ns` to `last_ns`."""
 
     kind: str
     first_ns: int
@@ -64,11 +64,11 @@ class Event(NamedTuple):
     known_ns: int  # time at which the method knows it
     where: Places
     packets: int = 1  # number of lost packets
-    measured: MeasuredDelay | None = None  # of late packets
+    measured: MeasuredDelay | None = None  # delay of the packets, if they are late
 
 
 class Sample(NamedTuple):
-    """Delay from end to end, of packets of the time from `first_ns` to `last_ns`."""
+    """End-to-end delay of packets with times from `first_ns` to `last_ns`."""
 
     first_ns: int
     last_ns: int
@@ -94,7 +94,7 @@ class Segments:
         self._seen: defaultdict[Places, list[tuple[MeasuredDelay, Times]]] = defaultdict(list)
 
     def add(self, where: Places, measured: MeasuredDelay, times: Times) -> None:
-        """Add a delay. `times` are those of its packets."""
+        """Add a delay. `times` are the times of the packets that have this delay."""
         self._seen[where].append((measured, times))
 
     def find_late(self, late_ns: int, found: Observed) -> None:
@@ -220,7 +220,7 @@ def _observed_by_reports(outcome: Outcome, late_ns: int) -> Observed:
     spines: dict[int, str] = {}
     for (port, _), packet in _reported_packets(outcome).items():
         if SOURCE_LEAF not in packet.transits:
-            continue  # its report was lost
+            continue  # the report of this switch was lost
         at_ns = packet.transits[SOURCE_LEAF].ingress_ns
         route = [packet.transits[name] for name in SWITCHES if name in packet.transits]
         times = at_ns, at_ns, packet.known_ns

@@ -144,11 +144,14 @@ class Measured:
     """What a method measured, and what is known about its network."""
 
     spans: Mapping[Incident, Span]
-    clock_errors_us: Mapping[str, float]  # of switches with own clocks (bmv2)
-    sent: Mapping[int, FlowRecord] = field(default_factory=dict)  # no flow if hosts send frames
-    kept: Kept | None = None  # of INT and IOAM
-    blocks: Sequence[BlockReport] = ()  # of AM-PM
-    probes: Mapping[int, ProbeRecord] = field(default_factory=dict)  # by UDP port or identifier
+    # switch -> max clock error; only switches with clocks of their own (bmv2)
+    clock_errors_us: Mapping[str, float]
+    # flow id -> record; empty if hosts send frames
+    sent: Mapping[int, FlowRecord] = field(default_factory=dict)
+    kept: Kept | None = None  # reports of INT or IOAM
+    blocks: Sequence[BlockReport] = ()  # block reports of AM-PM
+    # UDP port or identifier -> record
+    probes: Mapping[int, ProbeRecord] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,19 +160,20 @@ class Outcome(Measured):
 
     method: str
     truth: Truth
-    point_times: PointTimes  # of probes, or else of data packets
+    point_times: PointTimes  # times of probes, or else of data packets
     spines: Mapping[int, str]  # UDP port of a data flow -> its spine without incidents
     ports: Mapping[int, int]  # data flow -> its UDP port
     nodes: Mapping[int, str]  # INT node id -> switch
     egress: Mapping[tuple[str, int], str]  # switch, port -> neighbour
-    added_bytes: int  # on all links between switches, in data, reports and probes
+    # bytes of telemetry on all links between switches: in data, reports and probes
+    added_bytes: int
     accounting: PacketAccounting
     schedule: Schedule  # blocks of AM-PM
     margins_ns: tuple[int, int]  # time before and after an incident during which it has effects
 
 
 async def measure(setting: Setting) -> Outcome:
-    """Run a method in IPv4."""
+    """Run a method on IPv4 traffic."""
     with setting.network(PROGRAM) as net:
         collector = net.run_application(COLLECTOR, KeepingCollector())
         limit_cross_queues(net, setting)

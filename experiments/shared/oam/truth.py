@@ -30,7 +30,7 @@ from telemark.network import Network
 from telemark.traffic.flows import Flow
 
 NEVER = -1
-RESOLUTION_NS = 1000  # of the times that methods report
+RESOLUTION_NS = 1000  # resolution of the times that methods report
 BEFORE = {SOURCE_LEAF: (SENDER,), SINK_LEAF: SPINES, **dict.fromkeys(SPINES, (SOURCE_LEAF,))}
 AFTER = {SOURCE_LEAF: SPINES, SINK_LEAF: (RECEIVER,), **dict.fromkeys(SPINES, (SINK_LEAF,))}
 ARRIVAL, DEPARTURE = "arrivals", "departures"
@@ -98,12 +98,16 @@ class PointTimes:
         return packets[agrees]
 
     def find_late(self, start: Point, end: Point, late_ns: int) -> NDArray[np.intp]:
-        """Return the packets whose delay exceeds the minimum by `late_ns` at all possible times."""
+        """Return the packets whose delay certainly exceeds the minimum by `late_ns`.
+
+        That is, it does so for all times within the bounds.
+        """
         (start_low, start_high), (end_low, end_high) = self.times[start], self.times[end]
         packets = np.flatnonzero((start_low != NEVER) & (end_low != NEVER))
         if not len(packets):
             return packets
-        # A measured delay is the difference of two times, and so is the measured minimum.
+        # A measured delay is the difference of two times, and so is the measured minimum. Each of
+        # these four times may have an error of RESOLUTION_NS.
         limit_ns = (end_high - start_low)[packets].min() + late_ns + 4 * RESOLUTION_NS
         return packets[(end_low - start_high)[packets] > limit_ns]
 
@@ -117,8 +121,9 @@ class PointTimes:
 class Truth:
     """All data packets; the arrays have one element per packet."""
 
-    sent_ns: NDArray[np.int64]  # arrival at the first switch
-    delay_ns: NDArray[np.int64]  # until the departure from the last switch; -1: lost
+    sent_ns: NDArray[np.int64]  # arrival time at the first switch
+    # time from then to the departure from the last switch; -1 means that the packet was lost
+    delay_ns: NDArray[np.int64]
 
     @property
     def lost(self) -> NDArray[np.bool_]:
@@ -146,7 +151,7 @@ class HostTraffic:
     """Flows of the hosts that send, and how to find their packets."""
 
     family: Family
-    addresses: Mapping[str, bytes]  # of SENDER and CROSS_SENDER
+    addresses: Mapping[str, bytes]  # addresses of SENDER and CROSS_SENDER
     flows: Sequence[Flow]
 
     def read(self, path: Path, host: str = SENDER) -> "Packets":
@@ -178,8 +183,8 @@ class Packets(NamedTuple):
     key: NDArray[np.int64]  # UDP port and sequence number
     time_ns: NDArray[np.int64]
     dscp: NDArray[np.uint8]
-    total_bytes: int  # of all frames of the capture
-    bytes: int  # of these packets, without telemetry
+    total_bytes: int  # bytes of all frames in the capture
+    bytes: int  # bytes of the flows' packets, without telemetry
 
 
 def read_truth(

@@ -85,7 +85,7 @@ class Turn(NamedTuple):
     wrong: int  # number of wrong records in memory
     sender_ns: float  # CPU time per frame
     collector_ns: float  # CPU time per record
-    # the larger of two fractions: of the time for which each process was runnable but had no core
+    # fraction of the time for which a process was runnable but had no core: of both, the larger one
     waited: float
 
 

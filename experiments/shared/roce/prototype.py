@@ -65,14 +65,15 @@ class Finding:
     case: str
     side: str
     segments: int
-    written: int  # requests that the collector executed
+    written: int  # number of requests that the collector executed
     expected_written: int
-    complete: int  # complete records; `slots` slots are used
+    complete: int  # number of complete records in the `slots` slots that are in use
     expected_complete: int
     slots: int
-    wrong_bytes: int  # bytes of the memory that differ from the model
-    wrong_segments: int  # segments that the switch lost or changed
-    bad_packets: int  # packets that the collector rejected because of their format or iCRC
+    wrong_bytes: int  # number of bytes of the memory that differ from the model
+    wrong_segments: int  # number of segments that the switch lost or changed
+    # number of packets that the collector rejected because of their format or iCRC
+    bad_packets: int
 
 
 FORMAT_REASONS = ("TRUNCATED", "IP_HEADER", "UDP_CHECKSUM", "ICRC", "VERSION", "OPCODE", "ADDRESS",

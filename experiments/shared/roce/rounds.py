@@ -50,7 +50,7 @@ def middle(rounds: Sequence[Round], what: str, *of: object) -> float:
 
 
 def unaccounted_frames(rounds: Sequence[Round]) -> int:
-    """Return how many frames of a turn were neither received nor counted as dropped, at most."""
+    """Return the max number per turn of frames neither received nor counted as dropped."""
     turns = [each for one in rounds for each in one.turns if each.collector != one.baseline.name]
     return max(abs(each.sent - each.received - each.dropped) for each in turns)
 

@@ -39,11 +39,12 @@ COLUMN_BYTES = SNAPSHOTS * ROWS * 4
 THRESHOLD = 64 << 10  # bytes of a flow in the queue
 MIN_DELAY_NS = 2 * WINDOW_NS  # only packets that wait longer are marked
 DELAY_BITS = 18
-ECT, CE = 2, 3  # ECN
+ECT, CE = 2, 3  # ECN values
 
-NS_PER_100_BYTES = 4  # link of 200 Gb/s
-SIZES, SHARES = (100, 700, 1500), (0.4, 0.3, 0.3)  # frames (bytes)
-LOAD = 0.9  # of the background flows, relative to the rate of the link
+NS_PER_100_BYTES = 4  # transmission time of 100 bytes on a link of 200 Gb/s
+# lengths of frames (bytes), and fraction of frames with each length
+SIZES, SHARES = (100, 700, 1500), (0.4, 0.3, 0.3)
+LOAD = 0.9  # load of the background flows, relative to the rate of the link
 FLOWS, ZIPF = 2000, 1.0
 BURST_EVERY_NS, BURST_NS, BURST_FLOWS = 800_000, 100_000, 3
 BURST_LOAD = 1.0
@@ -74,7 +75,7 @@ class Trace:
     """Packets in order of time."""
 
     times_ns: NDArray[np.int64]
-    sizes: NDArray[np.int64]  # of frames
+    sizes: NDArray[np.int64]  # lengths of the frames
     flow: NDArray[np.int64]
     sources: NDArray[np.int64]  # address of each flow
     ports: NDArray[np.int64]  # source port of each flow
@@ -83,8 +84,9 @@ class Trace:
         """Return when each packet leaves the queue."""
         wire_ns = self.sizes * NS_PER_100_BYTES // 100
         ends = np.cumsum(wire_ns)
-        # The queue was last empty in front of the packet whose arrival time, minus the transmission
-        # times of all earlier packets, is largest.
+        # For each packet, subtract the transmission times of all earlier packets from its arrival
+        # time. Up to each packet, the queue was last empty when the packet with the largest
+        # difference arrived.
         return np.maximum.accumulate(self.times_ns - (ends - wire_ns)) + ends - wire_ns
 
 

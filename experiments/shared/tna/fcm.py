@@ -17,7 +17,7 @@ from telemark.session.run import Run
 
 PROGRAM = "fcm_p4/fcm_p416/fcm.p4"
 SOURCE = "https://github.com/fcm-project/fcm_p4 (commit 338dffb)"
-WIDTHS = (1 << 19, 1 << 16, 1 << 13)  # counters per level
+WIDTHS = (1 << 19, 1 << 16, 1 << 13)  # number of counters per level
 FULL = (255, 65_535)  # value of a full counter of the levels 1 and 2
 # A level-2 counter is full after the first packet that increments level 3. The table in front of
 # level 3 matches only this packet, so level 3 counts no later one.
@@ -25,8 +25,8 @@ LIMIT = FULL[0] - 1 + FULL[1]  # the longest flow that the program counts comple
 MEMORY_BYTES = 2 * (WIDTHS[0] + 2 * WIDTHS[1] + 4 * WIDTHS[2])
 COUNT_MIN_ROWS = 3
 ZIPF = 1.1  # exponent of the flow sizes
-PACKETS_PER_FLOW = 10  # mean
-BATCH = 100_000  # frames
+PACKETS_PER_FLOW = 10  # mean number of packets per flow
+BATCH = 100_000  # number of frames per batch
 PREFIX = "SwitchIngress.fcmsketch."
 HEADER = bytes.fromhex("000000000002000000000001080045000028000000004006000000000000"
                        "c0a80101000100500000000000000000500200000000000000")  # fmt: skip

@@ -37,7 +37,7 @@ class Setting:
     """What one run measures."""
 
     program: str
-    folder: str  # with the published programs
+    folder: str  # folder with the published programs
     parameter: float
 
     def findings(self, packets: int, values: dict[str, float]) -> list[Finding]:

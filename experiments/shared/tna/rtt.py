@@ -17,16 +17,17 @@ from telemark.session.run import Run
 
 PROGRAM = "p4-projects/RTT-tofino/p4src/RTT.p4"
 SOURCE = "https://github.com/Princeton-Cabernet/p4-projects (commit e5c7cca)"
-CELLS = 1 << 16  # per table
+CELLS = 1 << 16  # number of cells per table
 TABLES = 2
 MEMORY_MB = TABLES * CELLS * 8 / (1 << 20)
 EXPIRY_NS, MAX_RTT_NS = 50_000_000, 2_000_000_000
 STORED, UNMATCHED, SAMPLE = 1, 2, 3  # verdicts, which the program writes as source MAC address
 
 SEGMENT_BYTES = 1000  # payload of a data packet
-PACKETS_PER_FLOW = 100  # mean
+PACKETS_PER_FLOW = 100  # mean number of data packets per flow
 SEGMENTS_PER_ACK = 2
-MEDIAN_RTT_S, RTT_SIGMA = 0.02, 1.0  # log-normal
+# median and sigma of RTTs, which have a log-normal distribution
+MEDIAN_RTT_S, RTT_SIGMA = 0.02, 1.0
 START_S, COUNTED_S = 0.1, 0.3  # samples count after START_S, and until the same time before the end
 FRAME = np.dtype([
     ("macs", "u1", 12), ("type", ">u2"), ("version", "u1"), ("tos", "u1"), ("length", ">u2"),
@@ -45,7 +46,7 @@ class Trace:
     times_ns: NDArray[np.int64]
     is_ack: NDArray[np.bool_]
     number: NDArray[np.int64]  # number of the data packet, also of the one that an ACK belongs to
-    data_times_ns: NDArray[np.int64]  # by number
+    data_times_ns: NDArray[np.int64]  # times of the data packets, by packet number
     frames: list[bytes]
     keys: NDArray[np.uint8]  # (packets, 16) flow and acknowledged number
 
@@ -54,7 +55,7 @@ class Trace:
 class State:
     """Signatures and times in both tables, and the verdict of each packet."""
 
-    tables: NDArray[np.int64]  # (tables, cells, 2)
+    tables: NDArray[np.int64]  # shape: (tables, cells, 2)
     verdicts: NDArray[np.int64]
 
     def differences(self, other: "State") -> int:
@@ -73,7 +74,7 @@ def trace(rate_bps: float, seed: int) -> Trace:
     flow = random.integers(0, flows, count)
     order = np.argsort(flow, kind="stable")
     firsts = np.searchsorted(flow[order], np.arange(flows))
-    position = np.empty(count, np.int64)  # of a packet in its flow
+    position = np.empty(count, np.int64)  # position of a packet in its flow
     position[order] = np.arange(count) - firsts[flow[order]]
     rtts = MEDIAN_RTT_S * np.exp(RTT_SIGMA * random.standard_normal(flows))
     jitter = random.random(count) * 1e-6  # different times of ACKs

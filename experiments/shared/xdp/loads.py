@@ -113,7 +113,7 @@ def _at_last(plan: Plan, of: tuple[int, str, int], pace: Pace, ready: ReadyCandi
     """Measure at most TRIES times, until a measurement is valid. Return the last measurement.
 
     A measurement is valid if all packets were counted, and if other processes used the cores for at
-    most MAX_WAITED of the time. If no process follows, lost packets end the tries.
+    most MAX_WAITED of the time. If the candidate has no process, lost packets end the tries.
     """
     (number, name, pps), why = of, ""
     for tries in range(1, TRIES + 1):

@@ -175,7 +175,7 @@ void ports_adopt(struct ports *ports, struct ports *old)
     ports->to_cpu = old->to_cpu;
     ports->from_cpu = old->from_cpu;
     ports->captures = old->captures;
-    close_log(ports->log); /* the nics use the old one */
+    close_log(ports->log); /* the nics write their messages to the log of `old` */
     ports->log = old->log;
     old->log = NULL;
     ports->earlier_cpu_ns = old->earlier_cpu_ns + task_cpu_ns(&old->task);

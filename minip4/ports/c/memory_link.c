@@ -16,7 +16,7 @@ enum {
 
 struct record {
     uint64_t stamp_ns;
-    uint32_t length; /* of the frame that follows */
+    uint32_t length; /* length of the frame that follows */
 };
 
 struct chunk {

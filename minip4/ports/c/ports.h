@@ -22,7 +22,7 @@ struct ports;
  * or to stderr if it is -1. Returns NULL with errno set on failure. */
 struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_port,
                            uint64_t device_id, int log_fd);
-/* The following functions that return an int return 0, or -1 with errno set. Functions up to
+/* Below, functions of type int return 0 on success, or -1 with errno set. Functions declared before
  * ports_start() must be called before the driver runs. */
 int ports_add(struct ports *ports, uint16_t port, const char *interface);
 /* Connect a port to the switch at the other end of its link by a memory link (memory_link.h). */
@@ -38,7 +38,7 @@ int ports_capture_lost(struct ports *ports, const char *folder, uint32_t snaplen
  * the call that sent the frame began, and when it ended. */
 int ports_capture_handling(struct ports *ports, const char *folder);
 void ports_start(struct ports *ports, struct workers *workers);
-/* Make the thread check again what is due; valid between start and stop. */
+/* Make the thread check immediately which work is due. Call it only between start and stop. */
 void ports_wake(struct ports *ports);
 /* Switch the thread to a new interface with the name of the port's deleted interface. Returns -1 if
  * there is no such port. */

@@ -31,12 +31,12 @@ struct ports {
     uint16_t numbers[ENGINE_MAX_PORTS];
     unsigned count, expected; /* current and final number of ports */
     uint16_t cpu_port;
-    FILE *log; /* for messages */
+    FILE *log; /* stream for messages */
     struct frame_queue *to_cpu, *from_cpu;
     struct capture_set *captures;
     uint64_t flushed_ns;
     struct wall_clock wall;
-    int epoll_fd;          /* of the worker, or -1 */
+    int epoll_fd;          /* epoll instance of the worker, or -1 */
     atomic_bool stopping;
     atomic_bool reopening; /* at least one port must be reopened */
     bool started;

@@ -90,14 +90,16 @@ static void send_train(struct nic *nic, unsigned first, unsigned end)
     }
 }
 
-/* Send through the memory link. The time is that of the wall clock, as the kernel's timestamps. */
+/* Send all queued frames through the memory link. They get the present wall-clock time, because the
+ * kernel's timestamps use this clock, too. */
 static void send_to_memory(struct nic *nic)
 {
     uint64_t now_ns = clock_ns(CLOCK_REALTIME);
     memory_end_begin(nic->memory);
     for (unsigned at = 0; at < nic->queued; at++) {
         const struct packet *packet = nic->packets[at];
-        if (packet->length < ETH_HLEN || packet->length > PACKET_MAX_FRAME) /* as the kernel */
+        /* the kernel rejects frames of these lengths, too */
+        if (packet->length < ETH_HLEN || packet->length > PACKET_MAX_FRAME)
             count_error(nic, packet->length < ETH_HLEN ? EINVAL : EMSGSIZE, 1);
         else if (memory_end_send(nic->memory, packet->data, packet->length, now_ns))
             count_sent(nic, at, at + 1);

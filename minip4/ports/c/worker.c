@@ -18,13 +18,13 @@
 
 enum { MAX_WORKERS = 64, EVENTS = 64, MESSAGE_SIZE = 128 };
 
-/* In each window, a worker may move one of its tasks. Tasks are together at the first worker while
- * it has time for them, because frames between two threads cost more. */
+/* In each window, a worker may move one of its tasks to another worker. Frames between two threads
+ * cost more, so the first worker has all tasks while it is not too busy. */
 #ifndef WINDOW_NS /* a test sets a shorter one */
 #define WINDOW_NS UINT64_C(10000000)
 #endif
-/* Percentages of a window. A worker that is busy for longer than HIGH gives a task away. The first
- * worker takes tasks of the others until it is busy for LOW. */
+/* Percentages of a window. A worker that is busy for longer than HIGH gives a task to another
+ * worker. The first worker takes tasks from the other workers until it is busy for LOW. */
 enum { HIGH = 80, LOW = 40 };
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -38,7 +38,7 @@ struct worker {
     struct task *_Atomic current; /* the task whose round runs */
     struct task *first, *last;    /* queue */
     struct task *moving;          /* a task that moves to another worker before its next round */
-    struct worker *destination;   /* of this task */
+    struct worker *destination;   /* worker to which `moving` moves */
     unsigned queued;
     struct task *members;
     uint64_t next_due_ns;     /* no member is due earlier */

@@ -22,7 +22,7 @@ struct task {
     void (*watch)(struct task *task, int epoll_fd, bool is_added);
     /* The last round has ended: from now on, do not call task_notify(). */
     void (*stopped)(struct task *task);
-    uint64_t device_id;    /* for a message if the task crashes */
+    uint64_t device_id;    /* device ID in the message about a crash of the task */
     atomic_bool has_error; /* a descriptor reports an error (EPOLLERR); reset by round() */
 
     /* private members */
@@ -46,9 +46,10 @@ void workers_report_crashes(struct workers *workers);
 
 /* Run a task. */
 void task_start(struct task *task, struct workers *workers);
-/* Wait until a round was the last one: it has nothing left to do, or it was after end_ns. */
+/* Stop a task; return after its last round. This is the first round that leaves no work, or the
+ * first round that ends at or after end_ns. */
 void task_stop(struct task *task, uint64_t end_ns);
-/* Make a round follow. Any thread may call this function while the task runs. */
+/* Request another round. Any thread may call this function while the task runs. */
 void task_notify(struct task *task);
 /* Return the CPU time of a task in ns, including the time of the kernel. If a thread has several
  * tasks, its time is divided by the duration of their rounds. */

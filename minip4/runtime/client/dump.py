@@ -17,9 +17,9 @@ Read = Callable[[p4r.Entity], Iterator[p4r.Entity]]
 def describe(
     channel: grpc.Channel, device_id: int, names: Sequence[str], deadline_s: float
 ) -> Iterator[str]:
-    """Yield lines about the tables, counters and registers in `names`; if empty, about all.
+    """Yield lines about the tables, counters and registers with these names.
 
-    Raises Minip4Error.
+    If `names` is empty, yields lines about all of them. Raises Minip4Error.
     """
     stub = p4r_grpc.P4RuntimeStub(channel)
     get = p4r.GetForwardingPipelineConfigRequest(

@@ -62,7 +62,7 @@ class Counters:
         return write
 
     def read(self, message: p4r.CounterEntry) -> Iterator[p4r.Entity]:
-        """Yield one cell, all cells of one counter, or of all counters if the id is 0."""
+        """Yield one cell, or all cells of one counter; id 0 selects all counters."""
         if message.counter_id:
             counters = [self._schema.counter(message.counter_id)]
         else:
@@ -115,7 +115,7 @@ class Registers:
         return write
 
     def read(self, message: p4r.RegisterEntry) -> Iterator[p4r.Entity]:
-        """Yield one cell, all cells of one register, or of all registers if the id is 0."""
+        """Yield one cell, or all cells of one register; id 0 selects all registers."""
         if message.register_id:
             registers = [self._schema.register(message.register_id)]
         else:

@@ -64,7 +64,7 @@ class Digests:
         return lambda: self._write(kind, what, name, message)
 
     def read(self, message: p4r.DigestEntry) -> Iterator[p4r.Entity]:
-        """Yield the configuration of one digest, or of all digests if the id is 0."""
+        """Yield the configuration of one digest; id 0 selects all digests."""
         wanted = message.digest_id
         if wanted:
             self._schema.digest(wanted)

@@ -48,7 +48,7 @@ class DirectCounters:
         return write
 
     def read(self, message: p4r.DirectCounterEntry) -> Iterator[p4r.Entity | None]:
-        """Yield the counters of one entry, of one table, or of all tables if the table id is 0.
+        """Yield the counters of one entry, or of all entries of a table; id 0 selects all tables.
 
         Also yields None, so that the caller can let other tasks run; these tasks must not write.
         """

@@ -72,7 +72,7 @@ class Meters:
             self._dataplane.meter_set_counts(name, index, counts)
 
     def read(self, message: p4r.MeterEntry) -> Iterator[p4r.Entity]:
-        """Yield one cell, all cells of one meter, or of all meters if the id is 0."""
+        """Yield one cell, or all cells of one meter; id 0 selects all meters."""
         if message.meter_id:
             meters = [self._schema.meter(message.meter_id)]
         else:
@@ -121,7 +121,7 @@ class DirectMeters:
         return lambda: self._write(what, table, entry, settings)
 
     def read(self, message: p4r.DirectMeterEntry) -> Iterator[p4r.Entity | None]:
-        """Yield the rates of one entry, of one table, or of all tables if the table id is 0.
+        """Yield the rates of one entry, or of all entries of a table; id 0 selects all tables.
 
         Also yields None, so that the caller can let other tasks run; these tasks must not write.
         """

@@ -134,7 +134,6 @@ class Profiles:
         """Activate or deactivate the members that watch a port whose state changed.
 
         Raises StatusError.
-
         """
         for (profile_id, _), group in self._groups.items():
             if self._watch(port, group.message.members):
@@ -174,7 +173,7 @@ class Profiles:
         return lambda: self._modify_member(what, profile.name, number, action, params)
 
     def read_members(self, message: p4r.ActionProfileMember) -> Iterator[p4r.Entity]:
-        """Yield one member, all members of one profile, or of all profiles if the id is 0."""
+        """Yield one member, or all members of one profile; id 0 selects all profiles."""
         self._check_profile(message.action_profile_id)
         for profile, member in list(self._members):
             if message.action_profile_id in (0, profile) and message.member_id in (0, member):
@@ -196,7 +195,7 @@ class Profiles:
         return lambda: self._modify_group(what, profile, message)
 
     def read_groups(self, message: p4r.ActionProfileGroup) -> Iterator[p4r.Entity]:
-        """Yield one group, all groups of one profile, or of all profiles if the id is 0."""
+        """Yield one group, or all groups of one profile; id 0 selects all profiles."""
         self._check_profile(message.action_profile_id)
         for (profile, number), group in list(self._groups.items()):
             if message.action_profile_id in (0, profile) and message.group_id in (0, number):

@@ -36,7 +36,7 @@ class ValueSets:
         return lambda: self._write(what, message)
 
     def read(self, message: p4r.ValueSetEntry) -> Iterator[p4r.Entity]:
-        """Yield the content of one value set, or of all value sets if the id is 0."""
+        """Yield the content of one value set; id 0 selects all value sets."""
         wanted = message.value_set_id
         if wanted:
             self._schema.value_set(wanted)

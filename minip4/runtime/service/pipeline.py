@@ -180,7 +180,10 @@ class Pipeline(Generic[D]):
         return [error or aborted for error in errors]
 
     def _perform(self, operations: list[Operation], errors: list[StatusError | None]) -> int | None:
-        """Perform operations atomically for packets. If one fails, return its index."""
+        """Perform all operations or none. If one fails, return its index.
+
+        No packet sees only a part of their effects.
+        """
         undos: list[Undo] = []
         try:
             with self.dataplane.batch():

@@ -54,7 +54,7 @@ def add_switch_options(parser: argparse.ArgumentParser) -> None:
         help="P4Info of the program (text); without it, a controller must push a pipeline"
     )  # fmt: skip
     add("--cpu-port", type=port_number, metavar="PORT",
-        help="port of packet-in and packet-out; in TNA also of copy_to_cpu (there: default 64)"
+        help="port of packet-in and packet-out; in TNA, also of copy_to_cpu (default in TNA: 64)"
     )  # fmt: skip
     add("--link", type=port_options.link, action="append", default=[], dest="links",
         metavar="PORT:KEY=VALUE,...",

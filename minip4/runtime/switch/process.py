@@ -36,8 +36,8 @@ from minip4.runtime.switch.port_settings import PortSettings
 from minip4.runtime.switch.tracing import TraceWriter
 
 SERVER_GRACE_S = 0.2  # grace period for pending calls when the switch terminates
-DRAIN_S = 1.0  # maximum time for queues and links
-KILLED_STATUS = -signal.SIGKILL  # as of a killed process
+DRAIN_S = 1.0  # maximum time for draining queues and links
+KILLED_STATUS = -signal.SIGKILL  # exit status of a killed process, as in subprocess
 
 
 def run_switch(options: SwitchOptions) -> int:
@@ -64,9 +64,9 @@ async def _run_until_signal(options: SwitchOptions) -> int:
 class Switch:
     """A switch that run() runs until request_end().
 
-    `workers` and `memory_links` are as in Driver. Messages are written to `log` (default: stderr).
-    The line that the switch is ready, and counters without --counters, are written to `output`
-    (default: stdout).
+    For `workers` and `memory_links`, see Driver. Messages are written to `log` (default: stderr). A
+    line is written to `output` (default: stdout) when the switch is ready. Without --counters, the
+    counters are written there, too.
     """
 
     def __init__(
@@ -359,7 +359,7 @@ def _credentials(options: SwitchOptions) -> grpc.ServerCredentials | None:
 
 
 def preload_sanitizer() -> None:
-    """Restart this process with libasan loaded first, since it replaces the allocator."""
+    """Restart this process with libasan loaded first, because libasan replaces the allocator."""
     if "libasan" in os.environ.get("LD_PRELOAD", ""):
         return
     compiler = os.environ.get("CC", "cc")

@@ -1,7 +1,7 @@
 """A gRPC channel without a network: calls go directly to services in the same event loop.
 
-In virtual time, the event loop must know all pending calls. The loop stops the time until these
-calls are done, so they run in the same order in each run.
+In virtual time, the event loop must know all pending calls. The virtual clock stands still until
+these calls are done, so they run in the same order in each run.
 """
 
 import asyncio

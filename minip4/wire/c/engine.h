@@ -20,11 +20,11 @@ struct engine_driver {
      * arrival time, and the driver stores the frames until this time. Counters count them as
      * delivered immediately. */
     bool keeps_flying;
-    /* Transmit a frame of a port, after the port's link if there is one; takes ownership of the
-     * packet. */
+    /* Transmit a frame that leaves through a port; takes ownership of the packet. If the port has a
+     * link, the frame has crossed the link (but see keeps_flying). */
     void (*transmit)(void *user, uint16_t port, struct packet *packet, uint64_t now_ns);
     /* Called for each received frame (`now_ns` is the arrival time), and for each transmitted frame
-     * before the link. May be NULL. */
+     * before it enters the link. May be NULL. */
     void (*tap)(void *user, enum engine_tap tap, uint16_t port, const struct packet *packet,
                 uint64_t now_ns);
     /* Called for each frame that a link lost. May be NULL. */
@@ -82,8 +82,8 @@ void engine_unlock_dataplane(struct engine *engine);
 /* Process all work that is due by now_ns, before a change of settings. */
 void engine_catch_up(struct engine *engine, uint64_t now_ns);
 
-/* Set the link of a port; config NULL removes the link. The rate of the link shapes the queue
- * before it. Returns false if out of memory. */
+/* Set the link of a port; config NULL removes the link. The queue of the port sends at the rate of
+ * the link. Returns false if out of memory. */
 bool engine_set_link(struct engine *engine, uint16_t port, const struct link_config *config);
 /* Set the number of queues per port, 1 (default) to ENGINE_MAX_PRIORITIES. The highest queue is
  * served first. */
@@ -112,7 +112,7 @@ void engine_set_cpu_port(struct engine *engine, uint16_t port);
 
 struct queue_state {
     struct queue_config config;
-    uint64_t packets, bytes; /* in the queue now */
+    uint64_t packets, bytes; /* packets and bytes that are in the queue now */
     uint64_t drops;          /* tail drops */
 };
 void engine_queue_state(struct engine *engine, uint16_t port, uint32_t priority,
@@ -120,7 +120,7 @@ void engine_queue_state(struct engine *engine, uint16_t port, uint32_t priority,
 
 struct engine_port_counters {
     uint64_t received_packets, received_bytes;
-    uint64_t transmitted_packets, transmitted_bytes; /* sent by the switch, before the link */
+    uint64_t transmitted_packets, transmitted_bytes; /* sent by the switch to the link */
     uint64_t queue_drops;                            /* tail drops of the egress queue */
     uint64_t enqueued_now;                           /* packets in the queue now */
     struct link_counters link;                       /* all zero without a link */
@@ -128,7 +128,7 @@ struct engine_port_counters {
 void engine_port_counters(struct engine *engine, uint16_t port, struct engine_port_counters *out);
 
 struct engine_counters {
-    uint64_t received, transmitted; /* packets of all ports, before links */
+    uint64_t received, transmitted; /* packets of all ports; links may lose transmitted ones */
     uint64_t ingress_drops;         /* dropped by the program at the end of ingress */
     uint64_t egress_drops;          /* dropped by the program at the end of egress */
     uint64_t queue_drops;           /* tail drops */

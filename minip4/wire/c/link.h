@@ -60,9 +60,9 @@ void link_destroy(struct link *link);
  * numbers. */
 void link_configure(struct link *link, const struct link_config *config);
 
-/* Return the time when the transmitter is free. A queue before the link must not send earlier. A
- * queue with a waiting frame sends it with now_ns = link_free_at(), even if its driver woke late;
- * otherwise, late wake-ups would lower the rate. */
+/* Return the time when the transmitter is free. The queue in front of the link must not send
+ * earlier. If a frame waits, the queue sends it with now_ns = link_free_at(), even if the driver
+ * woke late; otherwise, late wake-ups would lower the rate. */
 uint64_t link_free_at(const struct link *link);
 /* Return the minimum delay of a frame, in ns. */
 uint64_t link_lookahead_ns(const struct link *link);

@@ -15,7 +15,8 @@
 /* maximum size of a block in a region; larger ones come from malloc() */
 #define LARGEST (2 * HUGE_PAGE)
 
-/* one class per number of cache lines up to 2^6, then STEPS classes per power of two up to 2^16 */
+/* Up to 2^6 cache lines, there is one class per number of cache lines. From there up to 2^16 cache
+ * lines, there are STEPS classes per power of two. */
 enum { FINE = 64, STEPS = 4, CLASSES = FINE + STEPS * 10 };
 
 struct given {
@@ -32,8 +33,7 @@ static uint8_t *fresh, *fresh_end;
 static struct given *given[CLASSES];
 static struct region *regions;
 
-/* Return the class and the rounded size. Up to 4 KB there is one class per number of cache lines,
- * then four classes per power of two. */
+/* Return the class of a size, and round the size up to that of the blocks in this class. */
 static unsigned class_of(size_t size, size_t *rounded)
 {
     size_t lines = size ? (size + CACHE_LINE - 1) / CACHE_LINE : 1;

@@ -37,8 +37,8 @@ struct slab {
  * pages. */
 struct packet_pool {
     struct packet *free;
-    size_t phv_size;  /* as requested */
-    size_t phv_room;  /* rounded up */
+    size_t phv_size;  /* size of a phv, as requested */
+    size_t phv_room;  /* the same size, rounded up */
     size_t slot_size;
     struct packet_pool *first;   /* the pool with the limit and count; often this pool itself */
     _Atomic uint64_t packets;    /* allocated or reserved; used only in the first pool */

@@ -40,7 +40,7 @@ from telemark.backends.real.applications import (
 from telemark.errors import TestbedError
 from telemark.traffic.received import Taken
 
-RECEIVE_BYTES = 64 << 20  # receive buffer
+RECEIVE_BYTES = 64 << 20  # size of the receive buffer of a socket
 # Constants from asm-generic/socket.h and from linux/socket.h, if_packet.h, if_ether.h, in.h,
 # icmp.h, sock_diag.h.
 SOL_PACKET, PACKET_AUXDATA, PACKET_IGNORE_OUTGOING = 263, 8, 23
@@ -137,7 +137,8 @@ class ProcessHost(Host):
 
     def _open_udp(self, port: int) -> ProcessDatagramSocket:
         kernel = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        kernel.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)  # no fragments
+        # sends no IPv4 fragments
+        kernel.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
         kernel.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         kernel.setsockopt(socket.IPPROTO_IP, IP_RECVTTL, 1)
         opened = ProcessDatagramSocket(kernel)

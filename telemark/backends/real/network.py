@@ -48,7 +48,7 @@ MAX_INTERFACE = 15
 FRAMES_S = 1.0  # max time for which frames are still sent after the `with` block
 # Counters of /proc/net/snmp and /proc/net/netstat. NO_ROOM and FULL_BUFFERS are counters of
 # datagrams that were dropped because a buffer was full. MALFORMED are counters of frames with a
-# wrong checksum or length; only its UDP counter InErrors counts all dropped datagrams.
+# wrong checksum or length. UDP has no such counter: InErrors also counts FULL_BUFFERS.
 NO_ROOM = (("Udp", "RcvbufErrors"), ("Udp", "SndbufErrors"), ("Udp", "MemErrors"))
 MALFORMED = (("Ip", "InHdrErrors"), ("IpExt", "InTruncatedPkts"), ("Icmp", "InCsumErrors"),
              ("Tcp", "InCsumErrors"), ("Udp", "InErrors"))  # fmt: skip
@@ -77,7 +77,7 @@ class MininetBackend:
                 f"host {unlinked[0]}: has no link; in real time, each host needs a link"
             )
         check_interfaces(settings.topo, settings.target)
-        # imports its modules while programs are compiled
+        # The process imports its modules while this process compiles programs.
         group = SwitchGroup(
             settings.folder / "switches.log",
             sanitize=any("--sanitize" in each for each in settings.switch_options.values()),
@@ -97,10 +97,10 @@ class MininetBackend:
             wires=settings.wires,
         )
         for program in {*settings.programs.values()}:
-            # compile the program once, before the switches start
+            # compile the program to machine code once, before several switches need it
             Engine(program.compiled.bmv2_json).close()
         for tool in ("send", "receive", "tcp_send", "tcp_receive", "send_frames"):
-            build_program(tool)  # compile the tools before the traffic starts
+            build_program(tool)  # must not take time after the traffic has started
         settings.report_progress("starting the network")
         setLogLevel("error")
         # Mininet's function would change settings that affect the whole machine
@@ -228,7 +228,7 @@ class MininetBackend:
     def rejected_frames(self) -> list[RejectedFrames]:
         """See NetworkBackend.
 
-        The frames have no examples, because captures are incomplete while switches run.
+        The result has no example frames, because captures are incomplete while switches run.
         """
         return self._malformed_frames(has_captures=False)
 
@@ -262,8 +262,8 @@ class MininetBackend:
     def _remove_too_long(self, outcome: Outcome) -> list[RejectedFrames]:
         """Return the frames that exceed the MTU of hosts, and remove them from the kernel's drops.
 
-        If there are such frames at the link of a host, all drops at both ends of the link are
-        removed: their exact number is unknown, because switches send some frames again.
+        If a switch sent such frames to a host, all drops at both ends of their link are removed.
+        The exact number of these frames is unknown, because switches send some frames again.
         """
         rejected = []
         for port, end in self._host_links() if self._settings.capture else ():

@@ -22,7 +22,7 @@ class GroupedSwitch:
     """A running switch of a group, with the methods of subprocess.Popen that its owner needs."""
 
     def __init__(self, group: "SwitchGroup", connection: socket.socket) -> None:
-        self.pid = group.pid  # of the process of all switches
+        self.pid = group.pid  # PID of the process of all switches
         self.returncode: int | None = None
         self.is_lost = False  # the process of all switches has ended before the switch
         self._group = group
@@ -64,7 +64,7 @@ class GroupedSwitch:
 
     def _send(self, command: bytes) -> None:
         if self.poll() is None:
-            with contextlib.suppress(OSError):  # it has just ended
+            with contextlib.suppress(OSError):  # the process of all switches has just ended
                 self._connection.sendall(command)
 
     def _lines(self) -> Iterator[str]:

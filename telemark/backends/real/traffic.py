@@ -30,7 +30,7 @@ from telemark.traffic.tcp import TcpFlow, TcpRecord
 
 BURST = 32  # maximum number of datagrams per batch of a late sender
 MAX_LAG_NS = 500_000_000  # a sender that is later than this stops
-END_LAG_NS = 50_000_000  # at its end, a flow may lag by this time plus 1 % of its duration
+END_LAG_NS = 50_000_000  # max lag of a flow at its end: this time plus 1 % of the flow's duration
 RATE_NOT_KEPT = 3  # exit status with which c/send.c reports that it did not keep its rate
 
 

@@ -153,7 +153,10 @@ def test_a_wrong_shortest_delay_is_counted_because_it_makes_others_late() -> Non
 def test_a_late_packet_without_an_event_is_missed(
     departures_ns: tuple[int, ...], shown: list[int], missed: int
 ) -> None:
-    """Three packets arrive at s1 at time 0. An event is needed for each one that departs late."""
+    """A packet counts as missed if it departs late from s1 and no event shows this delay.
+
+    Three packets arrive at s1 at time 0.
+    """
     departed = np.array(departures_ns)
     times = {Point(f"s{n}", name): (np.full(3, NEVER),) * 2
              for n in range(1, 5) for name in (ARRIVAL, DEPARTURE)}  # fmt: skip

@@ -137,7 +137,10 @@ def test_over_the_socket(target: Target, tmp_path: Path) -> None:
 
 
 def test_servers_that_start_together_keep_the_umask(target: Target, tmp_path: Path) -> None:
-    """Switches of one process share the umask."""
+    """The umask is unchanged after two servers started at the same time.
+
+    Switches of one process share the umask.
+    """
 
     async def scene() -> None:
         servers = [ControlServer(target, target.settings) for _ in range(2)]
@@ -154,7 +157,10 @@ def test_servers_that_start_together_keep_the_umask(target: Target, tmp_path: Pa
 
 
 def test_stop_closes_connections(target: Target, tmp_path: Path) -> None:
-    """The process may continue with other switches, and the engine of this one is closed."""
+    """After stop(), a client gets no more answers.
+
+    The process may continue with other switches, but the engine of this switch is closed.
+    """
     path = tmp_path / "s.sock"
 
     async def scene() -> bytes:
@@ -204,9 +210,9 @@ def test_counters_for_a_reader() -> None:
 def test_another_pipeline_has_other_dice_behind_the_links_by_the_seed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After traffic, a new pipeline gives a link another seed. It depends on the configured seed.
+    """If a link had traffic, a new pipeline gives it a new seed, derived from the configured seed.
 
-    A change of the link keeps its seed, unless it sets another one.
+    If the settings of a link are changed, its seed stays the same, unless the change sets a seed.
     """
     seeds = []
     sent = {"link": {"sent_packets": 0}}

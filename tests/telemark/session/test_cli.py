@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         (["--target", "bmv2", "--time", "virtual"], "--target bmv2: not available in virtual time"),
         (["--time", "virtual", "--interactive"], "--interactive: needs --time real"),
         (["--threads", "0"], "a whole number from 1"),
-        (["--threads", "2"], "--threads: no effect in real time, where each switch"),
+        (["--threads", "2"], "--threads: no effect in real time, where switches use"),
         (["--threads", "65", "--time", "virtual"], "--threads 65: expected at most 64"),
         (["--jobs", "0"], "'0' is not a whole number from 1 to 1024"),
         (["--jobs", "2"], "--jobs 2: parallel runs in real time would"),

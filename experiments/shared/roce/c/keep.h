@@ -1,5 +1,5 @@
-/* Interface between take.c and the stores, of which one (keep_*.c) is linked to it. Also the hash
- * function of the stores. */
+/* Interface between take.c and a store (one of keep_*.c), which are linked to one program. Also the
+ * hash function of the stores. */
 #pragma once
 
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* take udp|packet|nothing ADDRESS INTERFACE PORT NAP_US: receives reports in UDP datagrams, like a
- * collector without RDMA, from a UDP socket or from the ring of a packet socket. `nothing` returns
- * frames to such a ring unread. One of keep_*.c stores the reports.
+ * collector without RDMA, from a UDP socket or from the ring of a packet socket. `nothing` uses
+ * such a ring, too, but does not read the frames. One of keep_*.c stores the reports.
  *
  * NAP_US is the time to sleep after frames have arrived, so that more frames arrive together; 0
  * means no sleep. Prints "ready". At a line on standard input, prints the number of received frames

@@ -1,6 +1,6 @@
 /* Sends one TCP flow. The flow ends after a number of bytes or after a duration. The sender writes
- * data at a rate, or as fast as TCP accepts data. There may be silences. Alternatively, the sender
- * sends requests, each after the response to the previous request.
+ * data at a rate, or as fast as TCP accepts data. Bursts and silences may alternate. Instead, the
+ * sender may send requests, each after the response to the previous request.
  *
  * Records the kernel's TCP_INFO at intervals. After the last acknowledgement, the sender waits
  * until the receiver closes the connection. The end that closes the connection first cannot reuse

@@ -27,14 +27,14 @@ STOP_S = 10.0  # maximum time for draining queues and links
 class SwitchSettings:
     """Settings of all switches of a network."""
 
-    programs: Mapping[str, Program]  # by switch
+    programs: Mapping[str, Program]  # switch -> its program
     folder: Path  # folder for logs, counters and captures
     seed: int
     capture: bool
     snaplen: int  # maximum number of bytes of a frame in captures
     stamp_log: bool
     options: dict[str, Sequence[str]]  # map from switch to further options of `minip4 switch`
-    device_ids: Mapping[str, int]  # by switch
+    device_ids: Mapping[str, int]  # switch -> its device ID
     group: SwitchGroup
     wires: str  # "memory": links between switches in memory; "veth": interfaces
 

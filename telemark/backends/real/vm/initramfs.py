@@ -33,7 +33,7 @@ exec $b switch_root /root {program}
 def archive(modules: Sequence[Path], program: Sequence[str]) -> bytes:
     """Create the archive.
 
-    `modules` must be in load order, and `command` needs an absolute path.
+    `modules` must be in load order. `program` is a command line that begins with an absolute path.
 
     The format is "newc". Documentation/driver-api/early-userspace/buffer-format.rst of the kernel
     describes it.

@@ -1,9 +1,9 @@
 """Kernel of the virtual machine: Debian's kernel and the modules that it needs.
 
-python -m telemark.backends.real.vm.kernel PACKAGE.deb
+    Command: python -m telemark.backends.real.vm.kernel PACKAGE.deb
 
-extracts kernel and modules from a linux-image-* package into the folder FOLDER. The package is not
-installed, so the boot loader and the kernel of the machine do not change.
+The command extracts kernel and modules from a linux-image-* package into FOLDER. It does not
+install the package, so the boot loader and the kernel of the machine do not change.
 """
 
 import lzma
@@ -23,7 +23,7 @@ from telemark.errors import TestbedError
 FOLDER = REPOSITORY / ".vm"
 # Modules that the guest loads; the dependencies of these modules are not listed.
 MODULES = (
-    "virtio_pci", "9pnet_virtio", "9p", "overlay",  # files
+    "virtio_pci", "9pnet_virtio", "9p", "overlay",  # root file system
     "virtio_console", "virtio_net",  # console and network
     # RDMA; rxe uses "crc32" from the kernel's crypto API
     "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm",

@@ -402,7 +402,10 @@ def test_a_run_that_holds_its_lock_is_alive(tmp_path: Path) -> None:
 
 
 def test_another_run_may_remove_the_folder_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a run removes its folder, the sweep of another run sees a folder without an owner."""
+    """A run ends without error if another run removes its folder at the same time.
+
+    While a run removes its folder, the sweep of the other run finds this folder without an owner.
+    """
 
     def sweep_first(path: str, *, dir_fd: int | None = None) -> None:
         monkeypatch.undo()
@@ -416,7 +419,10 @@ def test_another_run_may_remove_the_folder_at_the_end(monkeypatch: pytest.Monkey
 
 
 def test_a_file_that_vanishes_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process of the run may remove its own file while the run removes the folder."""
+    """A run ends without error if a file vanishes while the run removes its folder.
+
+    For example, a process of the run may remove its own file.
+    """
     unlink = os.unlink
 
     def vanish(path: str, *, dir_fd: int | None = None) -> None:

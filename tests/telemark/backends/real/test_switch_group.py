@@ -79,7 +79,10 @@ def test_a_switch_whose_group_ends_before_it_reads_a_command_is_lost(
 def test_a_switch_that_is_killed_does_not_disturb_the_others(
     start_experiment: StartExperiment,
 ) -> None:
-    """The third switch is started again, and gets frames over its memory link."""
+    """If one of three switches is killed, the other two continue.
+
+    The killed switch is started again, and gets frames over its memory link.
+    """
     body = """
 with Network(Line(switches=3), run, program=PROGRAM, capture=False) as net:
     s1, s2, s3 = net.backend.switches
