@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import finsy as fy
 
 from controllers.explicit import Connection, Direction, StreamReport, read_streams
-from telemark.export import folder as export
-from telemark.export.folder import MetricsFolder
+from telemark.metrics import folder as metrics_folder
+from telemark.metrics.folder import MetricsFolder
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, Metric
@@ -28,7 +28,7 @@ def publishing(
     async def collect() -> "Iterator[Metric]":
         return metrics(watched, await read_streams(observer, watched))
 
-    return export.publishing(folder, "explicit", collect)
+    return metrics_folder.publishing(folder, "explicit", collect)
 
 
 def metrics(
@@ -38,7 +38,7 @@ def metrics(
     # takes 0.05 s, which runs without --metrics do not need
     from prometheus_client.core import SummaryMetricFamily  # noqa: PLC0415
 
-    from telemark.export.prometheus import counter  # noqa: PLC0415
+    from telemark.metrics.prometheus import counter  # noqa: PLC0415
 
     streams: Streams = {
         (str(each.number), each.scheme.name.lower(), direction.name.lower()): report

@@ -57,7 +57,7 @@ SYSTEMS: dict[str, dict[str, list[str]]] = {
             "collectors/int/index.py", "collectors/int/c/index.c",
             "collectors/int/c/sequences.c", "collectors/int/c/pending.c",
             "collectors/int/c/paths.c", "collectors/int/clocks.py", "collectors/int/store.py",
-            "collectors/int/live.py", "collectors/int/export/*.py", "telemark/export/*.py",
+            "collectors/int/live.py", "collectors/int/export/*.py", "telemark/metrics/*.py",
             "collectors/wireshark/int.lua",
             "collectors/wireshark/telemetry_report.lua",
         ],

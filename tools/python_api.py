@@ -22,7 +22,7 @@ SECTIONS = {
         "telemark/accounting/packet_accounting.py", "telemark/accounting/pcap.py",
         "telemark/results/report.py", "telemark/results/plots.py",
         "telemark/results/goodness_of_fit.py", "telemark/results/goodness_of_fit.py",
-        "telemark/sweep/runs.py", "telemark/export/*.py",
+        "telemark/sweep/runs.py", "telemark/metrics/*.py",
     ],
     "Topologies": ["topologies/*.py"],
     "Controllers": ["controllers/*.py"],

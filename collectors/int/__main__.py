@@ -22,7 +22,7 @@ from telemark.apps.application import Host, HostInfo
 from telemark.backends.real.application_host import ProcessHost
 from telemark.backends.real.applications import Task
 from telemark.errors import TestbedError
-from telemark.export.prometheus import Endpoint
+from telemark.metrics.prometheus import Endpoint
 from telemark.session.cli import Parser
 from telemark.topology.links import USUAL_MTU
 from telemark.traffic.received import Datagrams

@@ -46,7 +46,7 @@ class ReportMetrics:
     def metrics(self) -> "Iterator[Metric]":
         """Return all metrics."""
         # takes 0.05 s, which runs without --metrics do not need
-        from telemark.export.prometheus import counter  # noqa: PLC0415
+        from telemark.metrics.prometheus import counter  # noqa: PLC0415
 
         labels, at = ("collector", "node"), self._collector
         yield counter(

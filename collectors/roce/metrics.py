@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from collectors.roce.endpoint import Counts
-from telemark.export.prometheus import counter
+from telemark.metrics.prometheus import counter
 
 
 def metrics(collector: str, counts: Counts) -> Iterator[Metric]:

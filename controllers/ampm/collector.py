@@ -49,7 +49,7 @@ from controllers.ampm.watch import (
 )
 from controllers.readout import RESOLUTION_US
 from telemark.errors import InvalidRunError
-from telemark.export.folder import MetricsFolder
+from telemark.metrics.folder import MetricsFolder
 from telemark.session.clock import Clock, ReadableClock
 
 T = TypeVar("T")

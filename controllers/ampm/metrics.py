@@ -88,7 +88,7 @@ class BlockMetrics:
         # takes 0.05 s, which runs without --metrics do not need
         from prometheus_client.core import SummaryMetricFamily  # noqa: PLC0415
 
-        from telemark.export.prometheus import counter  # noqa: PLC0415
+        from telemark.metrics.prometheus import counter  # noqa: PLC0415
 
         at, on = ("flow", "switch", "point"), ("flow", "segment")
         yield counter("ampm_blocks", "Blocks of a flow.", ("flow", "result"), self._blocks.items())

@@ -11,8 +11,8 @@ from controllers.dta import reporter, translator
 from controllers.dta.sender import Sender
 from controllers.dta.translator import Translator
 from controllers.roce import running
-from telemark.export import folder as export
-from telemark.export.folder import MetricsFolder
+from telemark.metrics import folder as export
+from telemark.metrics.folder import MetricsFolder
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -61,7 +61,7 @@ async def read_events(
 def metrics(rows: Sequence[Row]) -> "Iterator[Metric]":
     """Return event counts as metrics."""
     # takes 0.05 s, which runs without --metrics do not need
-    from telemark.export.prometheus import counter  # noqa: PLC0415
+    from telemark.metrics.prometheus import counter  # noqa: PLC0415
 
     def of(role: str, event: str) -> "Iterator[tuple[Sequence[str], float]]":
         return (((r.switch, r.peer), r.count) for r in rows if (r.role, r.event) == (role, event))

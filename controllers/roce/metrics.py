@@ -8,8 +8,8 @@ import finsy as fy
 
 from controllers.roce.queue_pair import QueuePair
 from controllers.roce.running import events
-from telemark.export import folder as export
-from telemark.export.folder import MetricsFolder
+from telemark.metrics import folder as metrics_folder
+from telemark.metrics.folder import MetricsFolder
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -23,13 +23,13 @@ def publishing(
     async def collect() -> "Iterator[Metric]":
         return metrics(switch.name, session, await events(switch, session))
 
-    return export.publishing(folder, "roce", collect)
+    return metrics_folder.publishing(folder, "roce", collect)
 
 
 def metrics(switch: str, session: QueuePair, counts: Mapping[str, int]) -> "Iterator[Metric]":
     """Return the event counts of a session as metrics."""
     # takes 0.05 s, which runs without --metrics do not need
-    from telemark.export.prometheus import counter  # noqa: PLC0415
+    from telemark.metrics.prometheus import counter  # noqa: PLC0415
 
     for event, count in counts.items():
         yield counter(

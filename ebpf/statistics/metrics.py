@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ebpf.statistics.flows import Flows, format_address, unpack_keys
 from ebpf.statistics.program import Window
-from telemark.export.folder import MetricsFolder
+from telemark.metrics.folder import MetricsFolder
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

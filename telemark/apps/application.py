@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from telemark.errors import TestbedError
-from telemark.export.folder import INTERVAL_S, MetricsFolder
+from telemark.metrics.folder import INTERVAL_S, MetricsFolder
 from telemark.session.error_reporting import user_frames
 from telemark.topology.links import ETHERNET_BYTES, ICMP_BYTES, IPV4_BYTES, UDP_BYTES
 from telemark.traffic.received import Arrivals, Datagrams, Frames, Taken

@@ -11,7 +11,7 @@ from mininet.topo import Topo
 
 from telemark.accounting.rejected import RejectedFrames
 from telemark.errors import InvalidRunError
-from telemark.export.folder import MetricsFolder
+from telemark.metrics.folder import MetricsFolder
 from telemark.programs import Program
 from telemark.watch.display import Display
 from telemark.watch.publisher import Publisher

@@ -26,7 +26,7 @@ from telemark.backends.real.scheduling import RUN_PRIORITY, set_priority
 from telemark.backends.real.targets import bmv2
 from telemark.backends.virtual.clock import VirtualClock
 from telemark.errors import FailedRunError, TestbedError, take_notes
-from telemark.export.folder import MetricsFolder
+from telemark.metrics.folder import MetricsFolder
 from telemark.results import docstring, files, index
 from telemark.results.provenance import Origin
 from telemark.results.report import Report
@@ -177,7 +177,7 @@ def _serve_metrics(port: int | None, folders: Sequence[MetricsFolder]) -> Iterat
         yield
         return
     # takes 0.05 s, which runs without --metrics do not need
-    from telemark.export.prometheus import Endpoint  # noqa: PLC0415
+    from telemark.metrics.prometheus import Endpoint  # noqa: PLC0415
 
     def collect() -> "Iterable[Metric]":
         return chain.from_iterable(each.collect() for each in folders)

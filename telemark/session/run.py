@@ -8,7 +8,7 @@ from minip4.wire.shared import SNAPLEN
 from telemark.accounting.drops import DropReport
 from telemark.capacity_probe import CapacityEstimate
 from telemark.errors import InvalidRunError
-from telemark.export.folder import MetricsFolder
+from telemark.metrics.folder import MetricsFolder
 from telemark.programs import Source
 from telemark.results.provenance import Origin
 from telemark.session.clock import Clock, RealClock

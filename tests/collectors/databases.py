@@ -16,7 +16,7 @@ import pytest
 import wire
 from prometheus_client.core import Metric
 
-from telemark.export.prometheus import Collect, Endpoint, text
+from telemark.metrics.prometheus import Collect, Endpoint, text
 
 LOCAL = "127.0.0.1"
 PROMETHEUS_PORT, INFLUX_PORT = 9090, 8086

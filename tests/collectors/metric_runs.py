@@ -16,7 +16,7 @@ from controllers.connection import connections, cpu_ports
 from controllers.int.domain import Domain, configure
 from controllers.int.watch import Instruction, WatchedFlow
 from experiments.shared.dta.lossy_reports import Found, RecoveryMode, flows, measure
-from telemark.export.folder import MetricsFolder
+from telemark.metrics.folder import MetricsFolder
 from telemark.network import Network
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic

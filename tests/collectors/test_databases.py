@@ -17,9 +17,9 @@ from test_int_export import EPOCH_NS, findings  # noqa: F401  a fixture
 from collectors.int.application import Findings
 from collectors.int.export import influx
 from collectors.int.export.prometheus import metrics
-from telemark.export.folder import MetricsFolder
-from telemark.export.influx import lines
-from telemark.export.prometheus import text
+from telemark.metrics.folder import MetricsFolder
+from telemark.metrics.influx import lines
+from telemark.metrics.prometheus import text
 
 needs_influxdb = pytest.mark.skipif(
     shutil.which("influxd") is None, reason="influxdb is not installed"

@@ -21,7 +21,7 @@ from collectors.int.export import influx, ipfix
 from collectors.int.export.prometheus import metrics
 from collectors.int.index import Index, Limits
 from collectors.int.native import CHANGE, GAP
-from telemark.export.prometheus import text
+from telemark.metrics.prometheus import text
 
 EPOCH_NS = 1_700_000_000 * 10**9
 REPORTS = [

@@ -11,7 +11,7 @@ from controllers.dta.stores import KeyWriteStore
 from experiments.shared.dta.lossy_reports import REPORTER_PROGRAM, RecoveryMode, reporting
 from experiments.shared.dta.reports import filled
 from experiments.shared.dta.translator_setup import translating
-from telemark.export.folder import INTERVAL_S, MetricsFolder
+from telemark.metrics.folder import INTERVAL_S, MetricsFolder
 from telemark.session.run import Run
 
 REPORTS, SLOTS = 20, 64

@@ -6,7 +6,7 @@ from virtual_networks import virtually
 
 from experiments.shared.explicit.path import PROGRAM, Setting, StreamResult, measure
 from telemark.apps.explicit_bits import Scheme
-from telemark.export.folder import MetricsFolder
+from telemark.metrics.folder import MetricsFolder
 from telemark.session.run import Run
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from virtual_networks import virtually
 
 from experiments.shared.roce.reporting import LINK_BPS, RECEIVER, Collection, reporting
-from telemark.export.folder import MetricsFolder
+from telemark.metrics.folder import MetricsFolder
 from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from collectors.int.application import Findings
 from collectors.int.index import endpoints
-from telemark.export.influx import line
+from telemark.metrics.influx import line
 
 STATISTICS = ("count", "sum", "min", "max", "last")
 

@@ -11,7 +11,7 @@ from prometheus_client.core import (
 
 from collectors.int.application import OTHERS, Findings
 from collectors.int.index import endpoints
-from telemark.export.prometheus import counter
+from telemark.metrics.prometheus import counter
 
 FLOW = ("source", "destination", "protocol", "source_port", "destination_port")  # endpoints()
 

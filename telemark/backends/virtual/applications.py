@@ -19,7 +19,7 @@ from telemark.apps.application import (
 from telemark.apps.application import Host as HostOfApplication
 from telemark.apps.headers import PROTOCOL_ICMP, TYPE_IPV4, ipv4_header
 from telemark.errors import TestbedError
-from telemark.export.folder import MetricsFolder
+from telemark.metrics.folder import MetricsFolder
 from telemark.traffic.received import Taken
 from telemark.watch.display import Display
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from telemark.export.folder import MetricsFolder
-from telemark.export.prometheus import counter, text
+from telemark.metrics.folder import MetricsFolder
+from telemark.metrics.prometheus import counter, text
 
 
 def test_samples_of_metrics_with_equal_names_are_joined(tmp_path: Path) -> None:

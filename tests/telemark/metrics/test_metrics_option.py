@@ -16,15 +16,15 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
-from telemark.export.prometheus import counter
+from telemark.metrics.prometheus import counter
 from telemark.results.report import Check, Report
 from telemark.session import cli
 
 OTHER = '''
 import sys
 from pathlib import Path
-from telemark.export.folder import MetricsFolder
-from telemark.export.prometheus import counter
+from telemark.metrics.folder import MetricsFolder
+from telemark.metrics.prometheus import counter
 MetricsFolder(Path(sys.argv[1])).publish("b", [counter("b", "B.", ["x"], [("y", 2)])])
 '''
 

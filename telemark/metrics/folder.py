@@ -28,7 +28,7 @@ class MetricsFolder:
     def publish(self, collector: str, metrics: "Iterable[Metric]") -> None:
         """Replace the metrics of a collector. Only one process may publish them."""
         # This import takes 0.05 s. Runs without --metrics do not need it.
-        from telemark.export.prometheus import text  # noqa: PLC0415
+        from telemark.metrics.prometheus import text  # noqa: PLC0415
 
         self.path.mkdir(exist_ok=True)
         exposition = text(metrics)

@@ -1,1 +1,0 @@
-"""Export of metrics, which collectors provide as metric families of prometheus_client."""

@@ -1,0 +1,1 @@
+"""Metrics that collectors publish during a run: Prometheus endpoint, InfluxDB lines."""
