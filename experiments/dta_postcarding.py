@@ -278,7 +278,8 @@ def caption(options: argparse.Namespace) -> str:
     """Return the caption of the figure."""
     return (
         f"Paths of five hops, at least {options.flows:,} per point, in the cache of a P4 "
-        "translator without redundancy; flows report hop by hop in turn; "
+        "translator without redundancy; hop 0 of all flows reports first, then hop 1 of all, and "
+        "so on; "
         f"{plots.runs(1, options.time)}. Theory is for many rows. (a) Fraction of complete paths "
         "in the memory of the collector. (b) Requests per path that the collector executed."
     )

@@ -12,8 +12,8 @@ switch. If SingleDecode finds all flows, all counts are exact.
 
 Published: With four hash functions, 100,000 flows need 2.88 MB; NetFlow with perfect hashing needs
 2.5 MB (5.1, Figure 3). With the same memory, NetDecode finds 26.6 to 30 % more flows, with their
-counts (5.1, Figure 5). With three hash functions, SingleDecode needs 1.24 cells per flow (4.3). Two
-neighbours need only 8,000 cells each for 10,000 flows, if counts are not decoded (4.3).
+counts (5.1, Figure 5). With three hash functions, SingleDecode needs 1.24 cells per flow (section
+4.3). Two neighbours need only 8,000 cells each for 10,000 flows, if counts are not decoded (4.3).
 
 Differences: The paper simulated a fat tree with 80 switches, where each flow passes several
 switches. The paper does not give the number of hash functions for 8,000 cells. This run has three,

@@ -174,8 +174,8 @@ def make_checks(turns: Sequence[Turn]) -> list[Check]:
               max(abs(each.in_gaps - each.kernel_drops) for each in taken), 0),
         Check("wrong reports, hops and flows", sum(
             each.misread for each in taken), 0),
-        Check(f"CPU time per report, {AT_ONCE} per datagram (normalized to 1 per datagram), at "
-              f"most {TOGETHER}", many / alone, 0, TOGETHER),
+        Check(f"CPU time per report: {AT_ONCE} reports per datagram (normalized to 1 report per "
+              f"datagram), at most {TOGETHER}", many / alone, 0, TOGETHER),
     ]  # fmt: skip
 
 

@@ -60,7 +60,7 @@ METHODS = ("AM-PM", "drop reports", "drop reports and gaps")
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--loss", type=cli.percentage, nargs="+", metavar="PERCENT",
-        help="loss ratios, each of which is tried with every cause (default: 0 0.1 1 5 10)",
+        help="loss ratios in percent, for every cause of loss (default: 0 0.1 1 5 10)",
     )  # fmt: skip
     cli.add_rate_option(parser, 2000, "the flow")
     parser.add_argument(

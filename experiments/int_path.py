@@ -104,7 +104,7 @@ class Outcome:
     ahead: list[NDArray[np.int64]]
 
     def measured(self, hop: int) -> dict[str, NDArray[np.int64]]:
-        """Return the values that a switch reported for each packet, by QUANTITIES."""
+        """Return the values that a switch reported for each packet; the keys are QUANTITIES."""
         hops = self.reported.hops[:, hop]
         fields = (("ingress_ns", 1000), ("egress_ns", 1000), ("latency_ns", 1000), ("occupancy", 1))
         return {
@@ -113,7 +113,7 @@ class Outcome:
         }
 
     def true(self, hop: int) -> dict[str, Interval]:
-        """Return the bounds of each true value, by QUANTITIES."""
+        """Return the bounds of each true value; the keys are QUANTITIES."""
         truth = self.truth[hop]
         if self.clocks is not None:
             return self._true_on_bmv2(hop, 1000 * self.clocks[PATH[hop]][1])

@@ -79,9 +79,9 @@ class Schedule:
         return [ClockRange(quarter << shift, 3 << shift) for quarter in (1, 2)]
 
     def multiplexed_window(self) -> ClockRange:
-        """Return a match on the time for multiplexed pulses.
+        """Return a match on the times at which the pulse of multiplexed marking may be sent.
 
-        The match covers the first 1/32 of the second half of each block.
+        The match begins in the middle of each block, and covers 1/32 of the block.
         """
         low_bits = self.block_us >> PULSE_WINDOW_SHIFT
         return ClockRange(self.block_us // 2, self.block_us - low_bits)

@@ -103,7 +103,8 @@ class Connections(Caller):
         result = self._result(connection)
         written = _last(result.progress, result.progress_count, TCP_PROGRESS, "written")
         received = _last(result.received, result.received_count, TCP_RECEIVED, "bytes")
-        return max(written, received), received  # the sample of the source may be older
+        # the last record of the source may be older than that of the destination
+        return max(written, received), received
 
     def remove(self, connection: int) -> None:
         """End a connection immediately and free its ports."""

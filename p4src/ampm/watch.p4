@@ -218,7 +218,7 @@ control NearestBlock(inout watch_t watch, in bit<1> colour) {
 }
 
 /* Removes the outer IPv6 packet, and copies its congestion mark to the inner packet (RFC 6040
- * section 4.2). If the inner packet is not ECN-capable, it passes without the mark. The RFC
+ * section 4.2). If the inner packet is not ECN-capable, it passes without this mark. The RFC
  * requires a drop in this case, but this drop would be counted as a loss on the path. */
 control Decapsulate(inout headers_t hdr) {
     apply {

@@ -54,7 +54,7 @@ def test_a_switch_that_goes_on_one_too_far_is_found_out(tmp_path: Path) -> None:
 def test_of_records_that_are_lost_in_a_row_the_figure_counts_one(
     written: int, by_link: int, shown: int
 ) -> None:
-    """If a link loses several records in a row, the figure counts only one of them.
+    """If a link loses several records in a row, the plot shows one lost record.
 
     In real time, a link may lose all records of some milliseconds. Theory applies to a single lost
     record.

@@ -179,7 +179,7 @@ def test_overwritten_reports_are_counted(small_ring: Path) -> None:
 
 @pytest.mark.parametrize("later", [64, 65])
 def test_old_reports_count_as_overwritten(later: int, small_ring: Path) -> None:
-    """A stored report counts as overwritten after 64 or 65 later reports that were not stored.
+    """A report counts as overwritten if 64 or more later reports follow, even if none is stored.
 
     Only for the last 64 reports, the reporter knows whether it had to store them.
     """

@@ -93,7 +93,7 @@ class Positions:
 
 @dataclass
 class Flowset:
-    """Flow filter and counting table of a switch, or of the model.
+    """Flow filter and counting table, read from a switch or computed by model().
 
     The decoders remove flows from the counting table.
     """

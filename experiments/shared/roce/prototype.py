@@ -39,7 +39,7 @@ COLLECTOR_PORT = 128
 COLLECTOR_ADDR, COLLECTOR_MAC = "10.1.1.2", "98:03:9b:98:ac:46"
 PEER = Peer("10.1.1.1", qpn=0x263, psn=0)
 PSNS = 1 << 16  # number of PSNs that the published program counts; RoCE has 2^24
-PARSED_TOS = 6  # the published program compares the TOS of IPv4 with the number of TCP
+PARSED_TOS = 6  # the published program compares TOS with the protocol number of TCP
 GAP_US = 100  # time between two segments
 LEAD_NS, SETTLE_NS = 50_000_000, 100_000_000
 PAYLOADS = (0, 7, 100)

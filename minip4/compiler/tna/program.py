@@ -40,7 +40,10 @@ _INTRINSIC = {
 
 
 def _execute(context: Context, call: syntax.Call, action: ExternObject) -> places.Value | None:
-    """Lower RegisterAction.execute(); that of Tofino 2 may have no index, and more results."""
+    """Lower RegisterAction.execute().
+
+    Tofino 2 has variants without an index and with several results, which are rejected.
+    """
     given = [p.name for p, a in zip(call.parameters, call.arguments, strict=True) if a is not None]
     if len(given) != 1 or given[0] == "rv2" or len(action.method("apply").parameters) > 2:
         message = "execute() without an index, or with several results, is not supported"

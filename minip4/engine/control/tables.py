@@ -83,7 +83,8 @@ class TableControl(Core):
 
         `time_ns` is the driver's current time, for Entry.idle_ns.
 
-        No entry is written during the call, but entries are read at different points in time.
+        No entry is written during the call. But packets are processed meanwhile, so the counters of
+        the entries are from different points in time.
         """
         t = named(self.program.tables, table, "table")
         size, start = self._copy_words(t), ctypes.c_uint32()

@@ -39,7 +39,7 @@ struct memory_end {
     struct direction *in, *out;
     struct chunk *taken; /* the chunks that this end reads */
     uint32_t at;         /* position in the first of them */
-    struct chunk *read;  /* chunks that become spare chunks */
+    struct chunk *read;  /* chunks that this end has read, to be returned */
 };
 
 struct memory_link {

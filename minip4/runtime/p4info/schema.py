@@ -90,7 +90,7 @@ def _check_types(types: p4t.P4TypeInfo) -> None:
     try:
         for name in TopologicalSorter(parts).static_order():
             if name not in parts:
-                raise invalid(f"P4Info has no {name}, but another type contains it")
+                raise invalid(f"P4Info has no {name}, which one of its types uses")
             depths[name] = 1 + max((depths[part] for part in parts[name]), default=0)
             if depths[name] > MAX_DEPTH:
                 raise invalid(f"{name}: more than {MAX_DEPTH} types are nested")

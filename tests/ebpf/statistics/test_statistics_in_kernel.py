@@ -180,8 +180,8 @@ def test_flips_under_load_lose_no_packet(stream) -> None:
 def test_a_flip_waits_for_programs_that_run(tmp_path) -> None:
     """flip() returns only after all programs have ended that were running when it was called.
 
-    Such a program may have read the old number of the buffer. It could still write to this buffer
-    while the buffer is read.
+    Such a program may have read the number of the active buffer before flip() changed it. It could
+    still write to this buffer while the buffer is read.
     """
     source = tmp_path / "slow.bpf.c"
     source.write_text(SLOW)

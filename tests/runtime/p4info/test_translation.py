@@ -199,7 +199,7 @@ async def test_packets_to_and_from_the_controller_have_names() -> None:
             request.packet.metadata.add(metadata_id=number, value=value)
         await stream.write(request)
         del request.packet.metadata[:]
-        # when the error of this message arrives, the switch has processed the message before it
+        # this message is invalid; the switch processes it, and sends its error, after the valid one
         await stream.write(request)
         await stream.read()
         assert running.driver.left == [(301, FRAME)]

@@ -1,4 +1,4 @@
-"""With --keep, captures and logs remain after the run, with the time of day."""
+"""With --keep, captures and logs remain after the run."""
 
 import resource
 import time

@@ -12,7 +12,7 @@ extern const unsigned report_bytes; /* report length; datagrams of other lengths
 /* Stores a report; `number` reports came before it. */
 void keep(const uint8_t *report, uint64_t number);
 
-/* Returns the index of a key (at least 8 bytes) in a table of `entries`, a power of two. */
+/* Returns the hash of a key (at least 8 bytes): an index below `entries`, a power of two. */
 static inline uint32_t place_of(const uint8_t *key, unsigned bytes, uint32_t entries)
 {
     uint64_t sum = 0, word;

@@ -11,8 +11,8 @@ from telemark.session.run import Run
 ON_MINIP4 = IN_ENV / "on_minip4"
 RUNNER = IN_ENV / "run_network.py"
 SEED = "TELEMARK_SEED"  # environment variable with the random seed
-# p4-utils' networks write this setting, for a target that Telemark does not use. The setting
-# affects the whole machine, so a file of the run is mounted over it.
+# The network classes of p4-utils write this setting, for a target that Telemark does not use. The
+# setting affects the whole machine, so a file of the run is mounted over it.
 HUGE_PAGES = Path("/proc/sys/vm/nr_hugepages")
 
 

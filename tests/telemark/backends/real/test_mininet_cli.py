@@ -250,7 +250,7 @@ def test_a_command_that_ends_its_shell_is_told_then_and_at_each_later_one(
     for later in (command, "echo on"):
         with pytest.raises(TestbedError, match=rf"^h1: `{re.escape(command)}` ended its shell"):
             host.cmd(later)
-    mininet_cli.end_command(host)  # as after a signal: does not wait
+    mininet_cli.end_command(host)  # as after a signal; the shell has ended
 
 
 def test_the_command_line_waits_for_no_shell_that_has_ended(host: Hosting) -> None:
