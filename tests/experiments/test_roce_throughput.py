@@ -82,15 +82,14 @@ def test_the_sender_counts_each_frame_that_its_interface_was_given_once(tmp_path
     assert dropped > 0
 
 
-def test_frames_of_roce_fill_the_region(tmp_path: Path) -> None:
-    path, writes = tmp_path / "frames", offered.RECORDS_WRITTEN
-    offered.write_frames(path, writes.frames(offered.MAC))
+def test_frames_of_roce_fill_the_region() -> None:
+    writes = offered.RECORDS_WRITTEN
     nic = SoftNic(offered.COLLECTOR, mac=offered.MAC)
     region = Region(TCP, offered.COUNT)
     domain = nic.register(region, rkey=FIRST_RKEY)
     target = nic.connect(domain, offered.WRITER, transport=offered.TRANSPORT)
     assert target.qpn == offered.QPN
-    assert nic.receive(frames(offered.frames_in(path))) == []
+    assert nic.receive(frames(writes.frames(offered.MAC))) == []
     assert not nic.counts().refused
     assert region.records.tobytes() == offered.records().tobytes()
     assert receivers.wrong(region.records, offered.records(), offered.COUNT, 0) == 0

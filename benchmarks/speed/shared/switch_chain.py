@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from minip4.native.build import program
+from telemark.backends.real.scheduling import set_priority
 from telemark.backends.real.switch_group import GroupedSwitch, SwitchGroup
 from telemark.errors import TestbedError
 
@@ -49,14 +50,6 @@ def await_true(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.005)
 
 
-def raise_priority(pid: int) -> None:
-    """Raise the priority of a process and, if the kernel schedules by sessions, of its session."""
-    os.setpriority(os.PRIO_PROCESS, pid, NICE)
-    group = Path(f"/proc/{pid}/autogroup")
-    if group.exists():
-        group.write_text(str(NICE))
-
-
 class Processes:
     """Processes that are killed when the `with` block ends."""
 
@@ -81,7 +74,7 @@ class Processes:
             command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, stderr=log, text=True,
             start_new_session=True, **options,
         )  # fmt: skip
-        raise_priority(process.pid)
+        set_priority(process.pid, NICE)
         self.all.append(process)
         return process
 
@@ -171,7 +164,7 @@ class Chain:
     def _start_group(self, count: int, core: int) -> None:
         log = self.processes.folder / "benchmark.log"
         self._group = SwitchGroup(log, sanitize=False)
-        raise_priority(self._group.pid)
+        set_priority(self._group.pid, NICE)
         for i in range(count):
             links = {1: (f"{i - 1}", 1)} if i > 0 else {}
             links |= {2: (f"{i}", 0)} if i < count - 1 else {}
