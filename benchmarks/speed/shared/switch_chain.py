@@ -15,6 +15,7 @@ from minip4.native.build import program
 from telemark.backends.real.scheduling import set_priority
 from telemark.backends.real.switch_group import GroupedSwitch, SwitchGroup
 from telemark.errors import TestbedError
+from telemark.processes import run_command
 
 FOLDER = Path(__file__).parents[1]
 GENERATOR_CORE, SWITCH_CORE, ANY_CORE = 0, 1, -1
@@ -31,14 +32,6 @@ ADDRESS = ("--grpc-server-addr", "127.0.0.1:0", "--counters", "/dev/null")
 def tool(name: str) -> str:
     """Return the path of a compiled C program of benchmarks/speed/c/."""
     return str(program([FOLDER / "c" / f"{name}.c"]))
-
-
-def run(command: str) -> str:
-    """Run a command and return its output. Raises TestbedError if it fails."""
-    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise TestbedError(f"{command}: {done.stderr.strip()}")
-    return done.stdout
 
 
 def await_true(condition: Callable[[], bool], what: str) -> None:
@@ -118,10 +111,10 @@ class Chain:
         ends = ["g", *(f"{side}{i}" for i in range(count) for side in "ab"), "t"]
         self._pairs = list(zip(ends[::2], ends[1::2], strict=True))
         for left, right in self._pairs:
-            run(f"ip link add name {left} type veth peer name {right}")
+            run_command(f"ip link add name {left} type veth peer name {right}")
             for end in (left, right):
-                run(f"ethtool -K {end} tx off tso off gso off gro off")
-                run(f"ip link set dev {end} up")
+                run_command(f"ethtool -K {end} tx off tso off gso off gro off")
+                run_command(f"ip link set dev {end} up")
         self._group: SwitchGroup | None = None
         self._grouped: list[GroupedSwitch] = []
         if memory:
@@ -246,7 +239,7 @@ def compile_router(folder: Path) -> None:
     """Compile ROUTER with its constant entries into the folder."""
     source = FOLDER / "p4" / f"{ROUTER}.p4"
     program_path = folder / f"{ROUTER}.json"
-    run(f"{sys.executable} -m minip4.cli compile -DENTRIES {source} -o {program_path}")
+    run_command(f"{sys.executable} -m minip4.cli compile -DENTRIES {source} -o {program_path}")
 
 
 def find_bmv2(given: str | None) -> dict[str, str]:
