@@ -97,8 +97,7 @@ class Found:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time == "virtual":
-        raise TestbedError("--time virtual: eBPF programs need a kernel; use --time real")
+    cli.require_time(options, "real", "eBPF programs need a kernel")
     if run.target == "bmv2":
         raise TestbedError(
             "--target bmv2: its clock differs from the clock of host edges; use --target minip4"

@@ -68,10 +68,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time == "virtual":
-        raise TestbedError(
-            "--time virtual: CPU time is measured in real time only; use --time real"
-        )
+    cli.require_time(options, "real", "CPU time is measured in real time only")
     if options.target == "bmv2":
         raise TestbedError("--target bmv2: this experiment has no switch; remove the option")
     if (os.cpu_count() or 1) <= COLLECTOR_CORE:

@@ -30,7 +30,7 @@ from collectors.roce.raw_socket_nic import RawSocketNic
 from collectors.roce.region import TCP, Region
 from collectors.roce.softnic import SoftNic
 from minip4.native.build import program
-from telemark.errors import BusyMachineError, TestbedError, note_invalid
+from telemark.errors import BusyMachineError, note_invalid
 from telemark.processes import LineProcess, run_command
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -156,8 +156,7 @@ def send_records(count: int, run: Run) -> Outcome:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time == "virtual":
-        raise TestbedError("--time virtual: this benchmark measures real time; use --time real")
+    cli.require_time(options, "real", "this benchmark measures real time")
     return report(send_records(QUICK_RECORDS if options.quick else RECORDS, run))
 
 

@@ -169,12 +169,6 @@ def test_a_turn_over_a_veth(tmp_path: Path) -> None:
         assert each.wrong == 0
 
 
-def test_virtual_time_is_refused_in_a_line(tmp_path: Path) -> None:
-    done = run("roce_throughput", "--time", "virtual", "--out", str(tmp_path))
-    assert done.returncode == 2
-    assert "measured in real time only" in done.stderr.splitlines()[-1]
-
-
 def test_bmv2_is_refused_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / PROGRAM).touch(mode=0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
