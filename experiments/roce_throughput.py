@@ -69,8 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
     cli.require_time(options, "real", "CPU time is measured in real time only")
-    if options.target == "bmv2":
-        raise TestbedError("--target bmv2: this experiment has no switch; remove the option")
+    cli.require_minip4(options, "this experiment has no switch")
     if (os.cpu_count() or 1) <= COLLECTOR_CORE:
         raise TestbedError(
             "roce_throughput: sender and collector need one core each; use a machine with 2 cores"

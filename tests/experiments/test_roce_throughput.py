@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import struct
 import subprocess
 import sys
@@ -16,14 +15,13 @@ import wire
 from arriving import frames
 from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
-from scripts import module, run
+from scripts import module
 from wire import namespace, veth
 
 from collectors.roce.application import FIRST_RKEY
 from collectors.roce.region import TCP, Region
 from collectors.roce.softnic import SoftNic
 from experiments.shared.roce import candidates, interleaved_rounds, offered, receivers, rounds
-from telemark.backends.real.targets.bmv2 import PROGRAM
 from telemark.errors import TestbedError
 
 experiment = module("roce_throughput")
@@ -167,11 +165,3 @@ def test_a_turn_over_a_veth(tmp_path: Path) -> None:
         assert each.sent == each.received + each.dropped > 0
         assert each.collector_ns > 0
         assert each.wrong == 0
-
-
-def test_bmv2_is_refused_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / PROGRAM).touch(mode=0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    done = run("roce_throughput", "--target", "bmv2", "--out", str(tmp_path / "out"))
-    assert done.returncode == 2
-    assert "this experiment has no switch" in done.stderr.splitlines()[-1]

@@ -49,5 +49,4 @@ def set_realtime_priority(process_id: int, priority: int) -> None:
 def require_real_time(options: argparse.Namespace) -> None:
     """Raise TestbedError for virtual time or the target bmv2."""
     cli.require_time(options, "real", "eBPF programs need a kernel")
-    if options.target == "bmv2":
-        raise TestbedError("--target bmv2: this experiment has no switch; remove the option")
+    cli.require_minip4(options, "this experiment has no switch")
