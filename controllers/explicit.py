@@ -167,11 +167,6 @@ class StreamReport:
         """Loss ratio between observer and receiver, from Q and L (RFC 9506 section 4.3.2)."""
         return second_segment_loss(self.square.loss, self.loss.loss)
 
-    @property
-    def opposite_loss(self) -> float:
-        """Loss ratio of the opposite direction, from Q and R (RFC 9506 section 4.4.3)."""
-        return second_segment_loss(self.square.loss, self.reflection.loss)
-
 
 def second_segment_loss(first: float, both: float) -> float:
     """Return the loss ratio of the second of two segments.

@@ -176,7 +176,7 @@ async def experiment(options: argparse.Namespace, run: Run) -> Report:
         samples=[row(r) for found in results.values() for r in found],
         checks=[*checks, *measurement.worst(accounting)],
         metrics={setting.name: make_metrics(setting, found) for setting, found in results.items()},
-        figure=draw(results, options),
+        figure=draw(results),
         caption=caption(options),
         tables=[summary_table(results)],
     )
@@ -348,7 +348,7 @@ METHODS: tuple[tuple[str, Callable[[BlockResult], float], Callable[[Setting], fl
 )
 
 
-def draw(results: dict[Setting, list[BlockResult]], options: argparse.Namespace) -> Figure:
+def draw(results: dict[Setting, list[BlockResult]]) -> Figure:
     """Draw errors by delay (left) and by the fraction of delayed packets (right)."""
     figure, (left, right) = plots.figure(2, height_in=2.7)
     one = next(iter(results))

@@ -32,7 +32,6 @@ from experiments.shared.dta import prototype
 from experiments.shared.dta.both_translators import OURS, PROTOTYPE, SIDES
 from experiments.shared.dta.prototype_cases import Finding, Sizes, measure, settings
 from experiments.shared.tna.fetched import folder_with
-from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.goodness_of_fit import agreement_check, binomial_p_value
 from telemark.results.report import Check, Report, table
@@ -63,11 +62,7 @@ def published_programs(text: str) -> Path:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time == "real":
-        raise TestbedError(
-            "--time real: not available, because some counts depend on the times of ACKs; use "
-            "--time virtual"
-        )
+    cli.require_time(options, "virtual", "some counts depend on the times of ACKs")
     folder = str(options.prototype)
     if options.quick:
         chosen = settings(folder, QUICK_SIZES, QUICK_COPIES, QUICK_RINGS, QUICK_DROPS)

@@ -97,12 +97,8 @@ class Found:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time == "virtual":
-        raise TestbedError("--time virtual: eBPF programs need a kernel; use --time real")
-    if run.target == "bmv2":
-        raise TestbedError(
-            "--target bmv2: its clock differs from the clock of host edges; use --target minip4"
-        )
+    cli.require_time(options, "real", "eBPF programs need a kernel")
+    cli.require_minip4(options, "its clock differs from the clock of host edges")
     options.loss = options.loss or ([0, 5] if options.quick else [0, 1, 5])
     options.blocks = options.blocks or (4 if options.quick else 12)
     flow = make_flow(options)

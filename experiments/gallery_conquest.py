@@ -34,7 +34,6 @@ from controllers.hash_functions import HashFunctions
 from controllers.readout import Readouts
 from experiments.shared.gallery import conquest, traces
 from experiments.shared.gallery.conquest import ROWS, SNAPSHOTS
-from experiments.shared.int.truth import require_minip4
 from telemark.network import Network
 from telemark.results import plots
 from telemark.results.report import Check, Report, Reproduction
@@ -76,7 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run, "its links, and so the queues, are outside of bmv2")
+    cli.require_minip4(options, "its links, and so the queues, are outside of bmv2")
     is_small = options.quick or options.time == "real"
     all_columns = SMALL_COLUMNS if is_small else COLUMNS
     seeds = [run.seed + number for number in range(1 if is_small else SEEDS)]

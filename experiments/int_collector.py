@@ -27,7 +27,6 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from experiments.shared.int.replaying import Hosts, Shape, Taken
-from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -89,10 +88,7 @@ class Turn:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time == "virtual":
-        raise TestbedError(
-            "--time virtual: CPU time is measured in real time only; use --time real"
-        )
+    cli.require_time(options, "real", "CPU time is measured in real time only")
     options.seconds = options.seconds or (0.5 if options.quick else 2.0)
     turns: list[Turn] = []
     with Hosts(run.folder) as hosts:

@@ -42,7 +42,6 @@ from experiments.shared.int.overhead import (
     Transferred,
     measure,
 )
-from experiments.shared.int.truth import require_minip4
 from telemark.errors import TestbedError, note_invalid
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
@@ -74,7 +73,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    require_minip4(run, "its links are shaped by the kernel's tbf, not exact to the nanosecond")
+    cli.require_minip4(
+        options, "its links are shaped by the kernel's tbf, not exact to the nanosecond"
+    )
     options.seconds = options.seconds or (0.08 if options.quick else 0.25)
     options.hops = sorted({*(options.hops or ([1, 5] if options.quick else range(1, 9)))})
     if max(options.hops) > MAX_PUSHING_HOPS:

@@ -41,7 +41,6 @@ from experiments.shared.roce.prototype import (
     measure,
 )
 from experiments.shared.tna.fetched import folder_with
-from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -77,8 +76,7 @@ def short_cases(segments: int) -> list[Case]:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.target == "bmv2":
-        raise TestbedError("--target bmv2: not available, because the program is for a Tofino")
+    cli.require_minip4(options, "the program is for a Tofino")
     long = QUICK_LONG if options.quick else LONG
     cases = short_cases(QUICK_SEGMENTS if options.quick else SEGMENTS)
     cases += [Case("long", segments, segments) for segments in long]

@@ -68,12 +68,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time == "virtual":
-        raise TestbedError(
-            "--time virtual: CPU time is measured in real time only; use --time real"
-        )
-    if options.target == "bmv2":
-        raise TestbedError("--target bmv2: this experiment has no switch; remove the option")
+    cli.require_time(options, "real", "CPU time is measured in real time only")
+    cli.require_minip4(options, "this experiment has no switch")
     if (os.cpu_count() or 1) <= COLLECTOR_CORE:
         raise TestbedError(
             "roce_throughput: sender and collector need one core each; use a machine with 2 cores"

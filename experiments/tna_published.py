@@ -42,7 +42,6 @@ from experiments.shared.tna.published_cases import (
     measure,
     settings,
 )
-from telemark.errors import TestbedError
 from telemark.results import plots
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -76,11 +75,7 @@ def published_programs(text: str) -> Path:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time == "real":
-        raise TestbedError(
-            "--time real: not available, because the model needs the exact times of packets; use "
-            "--time virtual"
-        )
+    cli.require_time(options, "virtual", "the model needs the exact times of packets")
     flows, loads, memories = (
         (QUICK_FLOWS, QUICK_LOADS, QUICK_MEMORIES) if options.quick else (FLOWS, LOADS, MEMORIES)
     )

@@ -148,7 +148,7 @@ def report(measured: Sequence[Loaded], plan: Plan) -> Report:
         ],
         metrics={"max_packets_per_s": {each.name: curves.max_pps(each) for each in PUBLISHED}},
         figure=draw(curves),
-        caption=caption(curves, plan),
+        caption=caption(plan),
         tables=[busy_table(curves)],
     )  # fmt: skip
 
@@ -202,7 +202,7 @@ def draw_beside_the_paper(axes: Axes, curves: Curves) -> None:
     plots.legend(axes, 2)
 
 
-def caption(curves: Curves, plan: Plan) -> str:
+def caption(plan: Plan) -> str:
     """Return the caption of the figure."""
     return (
         "CPU utilization (a) over offered load, (b) over load normalized to the capacity of a "

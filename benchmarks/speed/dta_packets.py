@@ -32,7 +32,6 @@ from controllers.connection import connections, cpu_ports
 from controllers.dta.manager.fabric import Area, collector
 from controllers.dta.stores import KeyWriteStore
 from controllers.dta.translator import Translator, configure
-from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -95,8 +94,7 @@ async def translate_reports(count: int, run: Run) -> Translated:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time == "real":
-        raise TestbedError("--time real: real time would lose some reports; use --time virtual")
+    cli.require_time(options, "virtual", "real time would lose some reports")
     count = QUICK_REPORTS if options.quick else REPORTS
     return make_report(await translate_reports(count, run), run)
 

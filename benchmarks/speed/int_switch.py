@@ -139,8 +139,7 @@ def repeat(engine: Engine, frames: list[bytes], expected_bytes: int) -> Repeat:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.target == "bmv2":
-        raise TestbedError("this benchmark measures minip4; remove --target bmv2")
+    cli.require_minip4(options, "this benchmark measures minip4")
     frames = [
         bytes(Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
               / IP(src="10.0.0.1", dst="10.0.0.2", id=number)

@@ -109,8 +109,7 @@ def describe(topo: LeafSpine, flows: list[Flow]) -> Iterator[str]:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time != "virtual":
-        raise TestbedError("this benchmark measures virtual time: add --time virtual")
+    cli.require_time(options, "virtual", "this benchmark measures virtual time")
     ns3 = Ns3(run.folder, SOURCE, LIBRARIES)
     sizes = sorted(options.switches or ([10, 100] if options.quick else FABRICS))
     options.packets = options.packets or (30 if options.quick else 100)

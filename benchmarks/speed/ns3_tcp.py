@@ -101,8 +101,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time != "virtual":
-        raise TestbedError("this benchmark measures virtual time: add --time virtual")
+    cli.require_time(options, "virtual", "this benchmark measures virtual time")
     ns3 = Ns3(run.folder, SOURCE, LIBRARIES)
     seconds = options.seconds or (30.0 if options.quick else 200.0)
     samples = []

@@ -15,7 +15,6 @@ from mininet.topo import Topo
 
 from controllers.connection import connections
 from controllers.routing import routing_entries
-from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -38,8 +37,7 @@ class OneSwitch(Topo):
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time != "virtual":
-        raise TestbedError("this benchmark measures virtual time: add --time virtual")
+    cli.require_time(options, "virtual", "this benchmark measures virtual time")
     packets = QUICK_PACKETS if options.quick else PACKETS
     samples = [await measure(number, packets, run) for number in range(ROUNDS)]
     took_s = [float(sample["cpu_s"]) for sample in samples]

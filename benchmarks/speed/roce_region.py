@@ -10,7 +10,6 @@ import _venv  # noqa: F401  isort: skip  runs this script in the project's own e
 
 import argparse
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from benchmarks.speed.shared.switch_chain import FOLDER, run
+from benchmarks.speed.shared.switch_chain import FOLDER
 from collectors.roce import C_FOLDER
 from collectors.roce.endpoint import Peer, Target, Transport
 from collectors.roce.packets import BTH, RETH, UC, Op
@@ -31,7 +30,8 @@ from collectors.roce.raw_socket_nic import RawSocketNic
 from collectors.roce.region import TCP, Region
 from collectors.roce.softnic import SoftNic
 from minip4.native.build import program
-from telemark.errors import BusyMachineError, TestbedError, note_invalid
+from telemark.errors import BusyMachineError, note_invalid
+from telemark.processes import LineProcess, run_command
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
 from telemark.session.run import Run
@@ -81,37 +81,6 @@ class Outcome(NamedTuple):
     records_per_s: float
 
 
-class Sender:
-    """Process that sends records."""
-
-    def __init__(self, template: Path) -> None:
-        path = program([FOLDER / "c" / "number.c", C_FOLDER / "crc.c"], include=[C_FOLDER])
-        self._process = subprocess.Popen(
-            [path, "sender", template, str(SPOILED_EVERY)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-
-    def __enter__(self) -> "Sender":
-        self._await_word("ready")
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-    def send(self, first: int, count: int) -> None:
-        """Send `count` records, starting at `first`, and wait for the last. Raises TestbedError."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{first} {count}\n")
-        self._process.stdin.flush()
-        self._await_word("sent")
-
-    def _await_word(self, word: str) -> None:
-        assert self._process.stdout is not None
-        if self._process.stdout.readline().strip() != word:
-            raise TestbedError("record sender: failed")
-
-
 def write_template(path: Path, target: Target) -> None:
     """Write the frame of record 0 without the record and the iCRC."""
     header = RETH(va=target.base, rkey=target.rkey, length=TCP.itemsize)
@@ -126,22 +95,22 @@ def veth() -> Iterator[None]:
     """Set up a veth pair "sender" - "collector" on which the kernel sends no packets."""
     if NO_IPV6.exists():
         NO_IPV6.write_text("1")
-    run(f"ip link add collector address {MACS['collector']} type veth "
+    run_command(f"ip link add collector address {MACS['collector']} type veth "
         f"peer sender address {MACS['sender']}")  # fmt: skip
     try:
-        run(f"ip address add {COLLECTOR}/24 dev collector")
+        run_command(f"ip address add {COLLECTOR}/24 dev collector")
         for end in MACS:
-            run(f"ip link set {end} up")
+            run_command(f"ip link set {end} up")
         yield
     finally:
-        run("ip link delete collector")
+        run_command("ip link delete collector")
 
 
 def count_records(nic: SoftNic, card: RawSocketNic) -> tuple[int, int, int, int]:
     """Return the numbers of accepted records, iCRC errors, other refusals and drops."""
     counts = nic.counts()
     refused = counts.refused["ICRC"]
-    between = json.loads(run("ip -j -s link show sender"))[0]["stats64"]["tx"]["dropped"]
+    between = json.loads(run_command("ip -j -s link show sender"))[0]["stats64"]["tx"]["dropped"]
     return (counts.accepted.total(), refused, counts.refused.total() - refused,
             card.drops() + between)  # fmt: skip
 
@@ -165,12 +134,15 @@ def send_records(count: int, run: Run) -> Outcome:
     nic = SoftNic(COLLECTOR, mac=MACS["collector"])
     target = nic.connect(nic.register(region), WRITER, transport=Transport.UC)
     write_template(run.folder / "frame", target)
-    with veth(), Sender(run.folder / "frame") as sender:
+    path = program([FOLDER / "c" / "number.c", C_FOLDER / "crc.c"], include=[C_FOLDER])
+    command = (path, "sender", run.folder / "frame", SPOILED_EVERY)
+    with veth(), LineProcess("record sender", *command) as sender:
+        sender.read_line()  # the sender is ready
         card = RawSocketNic(nic, "collector")
         begun_s = time.monotonic()
         for first in range(0, count, SHARE):
             run.progress.update(f"sending {count:,} records, starting at {first:,}")
-            sender.send(first, min(SHARE, count - first))
+            sender.ask(f"{first} {min(SHARE, count - first)}")  # it answers after the last record
         taken_s = time.monotonic() - begun_s
         counts = await_all(nic, card, count)
         card.close()
@@ -184,8 +156,7 @@ def send_records(count: int, run: Run) -> Outcome:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time == "virtual":
-        raise TestbedError("--time virtual: this benchmark measures real time; use --time real")
+    cli.require_time(options, "real", "this benchmark measures real time")
     return report(send_records(QUICK_RECORDS if options.quick else RECORDS, run))
 
 

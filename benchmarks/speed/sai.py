@@ -249,8 +249,8 @@ def read_p4info(path: Path) -> p4i.P4Info:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.target == "bmv2" or options.time != "real":
-        raise TestbedError("this benchmark measures minip4 in real time")
+    cli.require_time(options, "real", "this benchmark measures real time")
+    cli.require_minip4(options, "this benchmark measures minip4")
     benchmark = Benchmark(options, run)
     benchmark.take()
     return report(options.program.name, benchmark.samples, benchmark.flows)

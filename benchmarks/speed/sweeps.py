@@ -66,8 +66,7 @@ class Sample:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time != "virtual":
-        raise TestbedError("this benchmark measures virtual time: add --time virtual")
+    cli.require_time(options, "virtual", "this benchmark measures virtual time")
     jobs = sweeps.jobs(options)
     if jobs == 1:
         raise TestbedError("--jobs 1: one process has no parallel runs; use --jobs 2 or more")

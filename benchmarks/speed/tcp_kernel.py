@@ -131,8 +131,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time != "real":
-        raise TestbedError("this benchmark measures TCP of the kernel: use --time real, as root")
+    cli.require_time(options, "real", "this benchmark measures TCP of the kernel")
     seconds = options.seconds or (12.0 if options.quick else 60.0)
     if seconds <= SETTLED_S:
         raise TestbedError(

@@ -39,7 +39,7 @@ from controllers.connection import connection
 from controllers.routing import routing_entries
 from minip4.simulator.virtual import Partition
 from telemark.backends.virtual.network import VirtualBackend
-from telemark.errors import BusyMachineError, TestbedError, note_invalid
+from telemark.errors import BusyMachineError, note_invalid
 from telemark.network import Network
 from telemark.results import plots
 from telemark.results.report import Check, Report, Table, table
@@ -115,8 +115,7 @@ class Sample:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time != "virtual":
-        raise TestbedError("this benchmark measures virtual time: add --time virtual")
+    cli.require_time(options, "virtual", "this benchmark measures virtual time")
     threads = max(2, options.threads)
     sizes = [10] if options.quick else sorted(options.switches)
     cases = [(switches, DELAY_US) for switches in sizes]

@@ -23,7 +23,6 @@ from controllers.routing import ANY_MAC
 from minip4.compiler import compile_p4
 from minip4.engine.engine import Engine
 from telemark.accounting.packet_accounting import PacketAccounting
-from telemark.errors import TestbedError
 from telemark.network import Network
 from telemark.results.report import Check, Report, table
 from telemark.session import cli
@@ -50,8 +49,7 @@ class Sample:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time != "virtual":
-        raise TestbedError("this benchmark measures virtual time: add --time virtual")
+    cli.require_time(options, "virtual", "this benchmark measures virtual time")
     samples, checks = [], []
     rounds = range(QUICK_ROUNDS if options.quick else ROUNDS)
     for routes in ROUTES:

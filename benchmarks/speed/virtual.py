@@ -90,8 +90,7 @@ class Sample:
 
 
 async def experiment(options: argparse.Namespace, run: Run) -> Report:
-    if options.time != "virtual":
-        raise TestbedError("this benchmark measures virtual time: add --time virtual")
+    cli.require_time(options, "virtual", "this benchmark measures virtual time")
     sizes = sorted(options.switches or ([10, 100] if options.quick else FABRICS))
     options.packets = options.packets or (30 if options.quick else 100)
     alone, alone_ns = make_pipeline(), []

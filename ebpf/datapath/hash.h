@@ -1,5 +1,5 @@
 // 32-bit MurmurHash3 (Austin Appleby, public domain). The input consists of 32-bit words.
-// hashing.py is the Python version.
+// murmur3() of collectors/dta/hashes.py is the Python version.
 
 #pragma once
 

@@ -33,9 +33,8 @@ from telemark.results.files import make_folder
 from telemark.results.reference import compare
 from telemark.results.report import table
 from telemark.run_all.catalogue import Experiment, experiments
-from telemark.run_all.durations import expected_s, minutes_seconds
 from telemark.run_all.options import execution_arguments, parse, result_arguments
-from telemark.run_all.up_to_date import FinishedRuns, dependency_key
+from telemark.run_all.up_to_date import FinishedRuns, dependency_key, expected_s
 from telemark.session import cli
 
 WORDS = {
@@ -158,6 +157,12 @@ def _run(experiment: Experiment, arguments: Sequence[str], results: Path) -> Out
     elif problem and status in (cli.CHECK_FAILED, cli.UNUSABLE, cli.INTERNAL_ERROR):
         text += f": {problem}"
     return Outcome(experiment.name, text, status, time.monotonic() - began)
+
+
+def minutes_seconds(seconds: float) -> str:
+    """Format a duration, e.g. `3:07`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02}"
 
 
 def _forward_stderr(process: subprocess.Popen[bytes]) -> str:

@@ -1,4 +1,4 @@
-"""Detection of up-to-date experiments: they passed, and no dependency has changed since."""
+"""Earlier runs: whether they are up to date (no dependency has changed), and their durations."""
 
 import ast
 import hashlib
@@ -12,6 +12,9 @@ from minip4.errors import Minip4Error
 from telemark import REPOSITORY
 from telemark.results.files import replace
 from telemark.results.provenance import P4Source, machine
+from telemark.results.reference import REAL, REFERENCE
+
+QUICK_S, FULL_S = 25.0, 90.0  # default durations
 
 
 class FinishedRuns:
@@ -54,6 +57,20 @@ class FinishedRuns:
     def _summary_digest(self, name: str) -> str:
         path = self._results / name / "summary.json"
         return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def expected_s(name: str, arguments: Sequence[str], finished: FinishedRuns) -> float:
+    """Return the duration (s) of the last run with these arguments; if none, of the reference."""
+    last_s = finished.duration_s(name, arguments)
+    if last_s is not None:
+        return last_s
+    is_quick = "--quick" in arguments
+    folder = REFERENCE / (name if "--time=virtual" in arguments else name + REAL)
+    try:
+        full_s = float(json.loads((folder / "summary.json").read_text())["duration_s"])
+    except (OSError, KeyError):
+        full_s = FULL_S
+    return min(full_s, QUICK_S) if is_quick else full_s
 
 
 def dependency_key(script: Path, arguments: Sequence[str]) -> str:

@@ -437,6 +437,18 @@ def available_target(wanted: str, time: str) -> str:
     return wanted
 
 
+def require_time(options: argparse.Namespace, time: str, reason: str) -> None:
+    """Raise TestbedError unless the run mode is `time`. `reason` is a part of the message."""
+    if options.time != time:
+        raise TestbedError(f"--time {options.time}: {reason}; use --time {time}")
+
+
+def require_minip4(options: argparse.Namespace, reason: str) -> None:
+    """Raise TestbedError if the target is bmv2. `reason` is a part of the message."""
+    if options.target == "bmv2":
+        raise TestbedError(f"--target bmv2: {reason}; use --target minip4")
+
+
 def check_threads(threads: int, time: str) -> None:
     """Raise TestbedError for an invalid `--threads`."""
     if threads > 1 and time == "real":

@@ -1,9 +1,11 @@
 """A translator in a network, in virtual time: the collector's memory at the end of the run."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import finsy as fy
 import numpy as np
 import pytest
 from mininet.topo import Topo
@@ -62,6 +64,21 @@ def frame(report: Packet, sequence: int) -> bytes:
     return bytes(ether / ip / UDP(sport=40041) / DTA(sequence=sequence) / report)
 
 
+@asynccontextmanager
+async def translating(
+    run: Run, responder: Responder, translator: Translator
+) -> AsyncIterator[tuple[Network, fy.Switch]]:
+    """Run a network with a configured translator; the responder is at h2."""
+    with Network(
+        OneSwitch(), run, program="p4src/dta/translator.p4", expected_drops=["ingress"],
+        switch_options=cpu_ports(OneSwitch()),
+    ) as net:  # fmt: skip
+        net.run_application("h2", responder)
+        async with connections(net) as switches:
+            await configure(net, switches, {"s1": translator})
+            yield net, switches["s1"]
+
+
 def test_reports_of_a_host_are_in_the_collector_s_memory(tmp_path: Path) -> None:
     writers = [Writer(PEERS[0], SLOT, SLOTS), Writer(PEERS[1], COUNTER, 4 * SLOTS)]
     responder = Responder("10.0.0.2", writers)
@@ -79,24 +96,14 @@ def test_reports_of_a_host_are_in_the_collector_s_memory(tmp_path: Path) -> None
     told: dict[str, Mapping[str, int] | State] = {}
 
     async def main(run: Run) -> Network:
-        program = "p4src/dta/translator.p4"
-        with Network(
-            OneSwitch(),
-            run,
-            program=program,
-            expected_drops=["ingress"],
-            switch_options=cpu_ports(OneSwitch()),
-        ) as net:
-            net.run_application("h2", responder)
-            async with connections(net) as switches:
-                await configure(net, switches, {"s1": translator})
-                start_ns = run.clock.now_ns() + MS
-                times = [start_ns + MS * n for n in range(len(reports))]
-                frames = [frame(report, n) for n, report in enumerate(reports)]
-                net.send_frames("h1", times, frames)
-                await run.clock.sleep_until(times[-1] + 5 * MS)
-                told["events"] = await events(switches["s1"])
-                told["state"] = await state(switches["s1"], sessions[1])
+        async with translating(run, responder, translator) as (net, switch):
+            start_ns = run.clock.now_ns() + MS
+            times = [start_ns + MS * n for n in range(len(reports))]
+            frames = [frame(report, n) for n, report in enumerate(reports)]
+            net.send_frames("h1", times, frames)
+            await run.clock.sleep_until(times[-1] + 5 * MS)
+            told["events"] = await events(switch)
+            told["state"] = await state(switch, sessions[1])
         return net
 
     outcome: Outcome = virtually(tmp_path, main).applications[0].result
@@ -191,24 +198,14 @@ def test_a_restarted_reporter_is_tracked_from_its_first_report(tmp_path: Path) -
     told = []
 
     async def main(run: Run) -> Network:
-        program = "p4src/dta/translator.p4"
-        with Network(
-            OneSwitch(),
-            run,
-            program=program,
-            expected_drops=["ingress"],
-            switch_options=cpu_ports(OneSwitch()),
-        ) as net:
-            net.run_application("h2", responder)
-            async with connections(net) as switches:
-                await configure(net, switches, {"s1": translator})
-                for is_restarted in (False, False, True):
-                    if is_restarted:
-                        await restart_reporter(switches["s1"], 1)
-                    start_ns = run.clock.now_ns() + MS
-                    net.send_frames("h1", [start_ns + MS * n for n in range(10)], frames)
-                    await run.clock.sleep_until(start_ns + 20 * MS)
-                    told.append(await events(switches["s1"], 1))
+        async with translating(run, responder, translator) as (net, switch):
+            for is_restarted in (False, False, True):
+                if is_restarted:
+                    await restart_reporter(switch, 1)
+                start_ns = run.clock.now_ns() + MS
+                net.send_frames("h1", [start_ns + MS * n for n in range(10)], frames)
+                await run.clock.sleep_until(start_ns + 20 * MS)
+                told.append(await events(switch, 1))
         return net
 
     outcome: Outcome = virtually(tmp_path, main).applications[0].result
@@ -248,24 +245,14 @@ def test_a_collector_that_was_restarted_goes_on_in_the_same_file(tmp_path: Path)
     told = []
 
     async def main(run: Run) -> Network:
-        program = "p4src/dta/translator.p4"
-        with Network(
-            OneSwitch(),
-            run,
-            program=program,
-            expected_drops=["ingress"],
-            switch_options=cpu_ports(OneSwitch()),
-        ) as net:
-            net.run_application("h2", responder)
-            async with connections(net) as switches:
-                await configure(net, switches, {"s1": translator})
-                for half in (range(COUNT // 2), range(COUNT // 2, COUNT)):
-                    start_ns = run.clock.now_ns() + MS
-                    net.send_frames("h1", [start_ns + MS * n for n in range(len(half))],
-                                    key_writes(half))  # fmt: skip
-                    await run.clock.sleep_until(start_ns + MS * (len(half) + 5))
-                    told.append(await state(switches["s1"], before))
-                    await reconnect(net, switches["s1"], after)
+        async with translating(run, responder, translator) as (net, switch):
+            for half in (range(COUNT // 2), range(COUNT // 2, COUNT)):
+                start_ns = run.clock.now_ns() + MS
+                net.send_frames("h1", [start_ns + MS * n for n in range(len(half))],
+                                key_writes(half))  # fmt: skip
+                await run.clock.sleep_until(start_ns + MS * (len(half) + 5))
+                told.append(await state(switch, before))
+                await reconnect(net, switch, after)
         return net
 
     outcome: Outcome = virtually(tmp_path / "run", main).applications[0].result
@@ -286,23 +273,13 @@ def test_a_translator_that_was_restarted_goes_on_with_its_reporters(tmp_path: Pa
         session = WriteSession(1, "h2", PEERS[0], responder.targets[0])
         service = Service("10.0.0.2", [KeyWriteStore(1, SLOTS)])
         translator = Translator([session], [service], [TrackedReporter("10.0.0.1")])
-        program = "p4src/dta/translator.p4"
-        with Network(
-            OneSwitch(),
-            run,
-            program=program,
-            expected_drops=["ingress"],
-            switch_options=cpu_ports(OneSwitch()),
-        ) as net:
-            net.run_application("h2", responder)
-            async with connections(net) as switches:
-                await configure(net, switches, {"s1": translator})
-                await restart_reporter(switches["s1"], 1, sequence=half[0])
-                start_ns = run.clock.now_ns() + MS
-                net.send_frames("h1", [start_ns + MS * n for n in range(len(half))],
-                                key_writes(half))  # fmt: skip
-                await run.clock.sleep_until(start_ns + MS * (len(half) + 5))
-                told.append(await events(switches["s1"], 1))
+        async with translating(run, responder, translator) as (net, switch):
+            await restart_reporter(switch, 1, sequence=half[0])
+            start_ns = run.clock.now_ns() + MS
+            net.send_frames("h1", [start_ns + MS * n for n in range(len(half))],
+                            key_writes(half))  # fmt: skip
+            await run.clock.sleep_until(start_ns + MS * (len(half) + 5))
+            told.append(await events(switch, 1))
         return net
 
     for half in (range(COUNT // 2), range(COUNT // 2, COUNT)):

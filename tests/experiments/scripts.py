@@ -82,9 +82,9 @@ def module(name: str) -> ModuleType:
         return importlib.import_module(name)
 
 
-def from_file(name: str) -> ModuleType:
-    """Return an experiment as a module, although a module of the tests has the same name."""
-    spec = importlib.util.spec_from_file_location(name, EXPERIMENTS / f"{name}.py")
+def from_file(path: Path) -> ModuleType:
+    """Return a script as a module. A module of the tests may have the same name."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     found = importlib.util.module_from_spec(spec)

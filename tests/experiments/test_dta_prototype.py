@@ -4,7 +4,6 @@ The published programs are not part of the repository. Tests that need them run 
 variable DTA_PROTOTYPE names a folder with them.
 """
 
-import argparse
 import os
 import shutil
 from dataclasses import replace
@@ -31,7 +30,6 @@ from experiments.shared.dta.prototype_cases import (
     random_keys,
     settings,
 )
-from telemark.errors import TestbedError
 from telemark.session.run import Run
 
 SIZES = Sizes(slots=256, reports=100, flows=20)
@@ -72,12 +70,6 @@ def test_a_missing_folder_or_file_is_reported_with_its_source(given: tuple[str, 
     (line,) = done.stderr.splitlines()
     assert line.startswith("dta_prototype: error: argument --prototype: ")
     assert "https://github.com/jonlanglet/DTA (commit 6da6cb5)" in line
-
-
-def test_real_time_is_refused(tmp_path: Path) -> None:
-    experiment = module("dta_prototype").experiment
-    with pytest.raises(TestbedError, match="use --time virtual"):
-        virtually(tmp_path, lambda run: experiment(argparse.Namespace(time="real"), run))
 
 
 def test_frames_have_the_payloads_of_reports() -> None:

@@ -319,7 +319,6 @@ def test_a_switch_that_miscounts_is_found_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--time", "virtual"], "--time virtual: eBPF programs need a kernel"),
         (["--loss", "95"], "--loss 95: only 1 packets per block arrive"),
         (["--rate", "7"], "--rate 7: alternate marking needs a packet"),
         (["--rate", "60000"], "differ only for 65,536"),

@@ -9,7 +9,7 @@ import pytest
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
-from scripts import module, run
+from scripts import module
 
 from ebpf.statistics import frequent
 from experiments.shared.xdp.streams import read_stream, zipf
@@ -117,10 +117,3 @@ def test_files_that_are_not_captures_are_refused(
         path.write_bytes(content)
     with pytest.raises(TestbedError, match=text):
         read_stream(path, 10)
-
-
-@pytest.mark.parametrize("name", ["ebpf_topk", "ebpf_statistics"])
-def test_virtual_time_is_refused(name: str, tmp_path: Path) -> None:
-    done = run(name, "--time", "virtual", "--out", str(tmp_path))
-    assert done.returncode == 2
-    assert "eBPF programs need a kernel" in done.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from decoding import datagrams
-from scripts import module, run
+from scripts import module
 
 from collectors.int.decoder import Decoder, Encoding
 from experiments.shared.int import replay
@@ -103,9 +103,3 @@ def test_a_turn_over_a_veth(tmp_path: Path) -> None:
     assert (taken.in_gaps, taken.kernel_drops, taken.misread) == (0, 0, 0)
     assert taken.reports == 10 * taken.received
     assert taken.user_s > 0
-
-
-def test_virtual_time_is_refused_in_a_line(tmp_path: Path) -> None:
-    done = run("int_collector", "--time", "virtual", "--out", str(tmp_path))
-    assert done.returncode == 2
-    assert "measured in real time only" in done.stderr.splitlines()[-1]

@@ -4,7 +4,6 @@ The published program is not part of the repository. Tests that need it run if t
 variable RDMA_PROTOTYPE names a folder with it.
 """
 
-import argparse
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +33,6 @@ from experiments.shared.roce.prototype import (
     prototype_memory,
     ring,
 )
-from telemark.errors import TestbedError
 from telemark.results.report import Check
 from telemark.session.run import Run
 
@@ -69,12 +67,6 @@ def test_a_missing_folder_or_file_is_reported_with_its_source(given: tuple[str, 
     (line,) = done.stderr.splitlines()
     assert line.startswith("roce_prototype: error: argument --prototype: ")
     assert "https://github.com/rutgerbeltman/telemetry-rdma-p4-switch" in line
-
-
-def test_bmv2_is_refused(tmp_path: Path) -> None:
-    experiment = module("roce_prototype").experiment
-    with pytest.raises(TestbedError, match="the program is for a Tofino"):
-        virtually(tmp_path, lambda run: experiment(argparse.Namespace(target="bmv2"), run))
 
 
 @pytest.mark.parametrize("name", ["IPv6", "TOS"])

@@ -8,7 +8,7 @@ import os
 from typing import Any
 
 import pytest
-from scripts import module, run
+from scripts import module
 
 from ebpf.threats.alerts import Kind
 from ebpf.threats.mitigation import Mitigation
@@ -86,9 +86,3 @@ def test_wrong_results_fail(wrong: dict[str, Any], failed: list[int]) -> None:
     quiet = StreamResult([], 0, [], None)
     checks = experiment.report(rows, quiet, {}, OPTIONS).checks
     assert [number for number, each in enumerate(checks) if not each.passed] == failed
-
-
-def test_virtual_time_is_refused() -> None:
-    done = run("threat_detection", "--time", "virtual", "--quick")
-    assert done.returncode == 2
-    assert "eBPF programs need a kernel" in done.stderr

@@ -4,7 +4,6 @@ The published programs are not part of the repository. Tests that need them run 
 variable PUBLISHED_PROGRAMS names a folder with clones of their repositories.
 """
 
-import argparse
 import os
 import shutil
 import zlib
@@ -32,7 +31,6 @@ from experiments.shared.tna.published_cases import (
     measure,
     settings,
 )
-from telemark.errors import TestbedError
 from telemark.session.run import Run
 
 FOLDER = os.environ.get("PUBLISHED_PROGRAMS", "")
@@ -60,12 +58,6 @@ def test_a_missing_folder_or_file_is_reported_with_its_source(given: tuple[str, 
     assert line.startswith("tna_published: error: argument --programs: ")
     assert fcm.SOURCE in line
     assert rtt.SOURCE in line
-
-
-def test_real_time_is_refused(tmp_path: Path) -> None:
-    experiment = module("tna_published").experiment
-    with pytest.raises(TestbedError, match="use --time virtual"):
-        virtually(tmp_path, lambda run: experiment(argparse.Namespace(time="real"), run))
 
 
 def test_crcs_of_many_messages() -> None:

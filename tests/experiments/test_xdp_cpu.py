@@ -1,10 +1,9 @@
 """CPU utilization as a function of load: verdicts, and rejection of disturbed measurements."""
 
 import os
-from pathlib import Path
 
 import pytest
-from scripts import module, run
+from scripts import module
 
 from experiments.shared.xdp import loads
 from experiments.shared.xdp.dropping import PORTS, passing
@@ -120,8 +119,3 @@ def test_the_pace_is_kept_by_the_clock() -> None:
         assert any(0 < each.busy < 0.5 for each in found)
         assert any(pace.offer(0, 0.002).busy > 0.5 for _ in found)
     veth.close()
-
-
-def test_virtual_time_is_refused(tmp_path: Path) -> None:
-    done = run("xdp_cpu", "--time", "virtual", "--out", str(tmp_path))
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -3,7 +3,6 @@
 Disturbed rounds are rejected.
 """
 
-import argparse
 import os
 import socket
 import subprocess
@@ -173,12 +172,6 @@ def test_without_real_time_priority_the_error_has_a_remedy(monkeypatch: pytest.M
         TestbedError, match=r"^cannot set real-time priority \(Operation .* --privileged$"
     ):
         flooded_server.set_realtime_priority(0, 1)
-
-
-def test_virtual_time_is_refused() -> None:
-    options = argparse.Namespace(time="virtual", rounds=None, quick=True)
-    with pytest.raises(TestbedError, match="virtual: eBPF programs need"):
-        experiment.experiment(options, None)
 
 
 def test_a_server_sleeps_where_its_connection_has_ended() -> None:

@@ -96,8 +96,6 @@ def test_conntrack_is_on_only_for_its_candidate(
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("--time", "virtual"), "--time virtual: eBPF programs need a kernel"),
-        (("--target", "bmv2"), "bmv2"),
         (("--rounds", "0"), "--rounds"),
     ],
 )

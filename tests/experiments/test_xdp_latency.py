@@ -1,6 +1,5 @@
 """Forwarding latency: each packet is timed once. Verdicts use ratios of values of one round."""
 
-import argparse
 import os
 
 import pytest
@@ -66,9 +65,3 @@ def test_a_packet_that_does_not_end_makes_the_run_invalid() -> None:
 
     with pytest.raises(TestbedError, match=r"^run invalid: deaf: 13 packets sent, but 0 received"):
         list(delays.delays([Candidate("deaf", set_up)], PLAN, lambda _: None))
-
-
-def test_virtual_time_is_refused() -> None:
-    options = argparse.Namespace(time="virtual", rounds=None, quick=True)
-    with pytest.raises(TestbedError, match="virtual: eBPF programs need"):
-        experiment.experiment(options, None)

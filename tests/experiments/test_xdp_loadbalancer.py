@@ -3,10 +3,9 @@
 import argparse
 import os
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
-from scripts import module, run
+from scripts import module
 
 from ebpf.loader import run_live
 from experiments.shared.xdp import balancing, frames, veth_setup
@@ -58,8 +57,3 @@ def test_connections_are_tracked_only_where_it_is_said(candidate: Candidate, tra
         run_live(ready.program, made, 64, ingress=veth_setup.DEVICE)
         assert int(place.run("cat /proc/sys/net/netfilter/nf_conntrack_count")) == tracked
     place.close()
-
-
-def test_virtual_time_is_refused(tmp_path: Path) -> None:
-    done = run("xdp_loadbalancer", "--time", "virtual", "--out", str(tmp_path))
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from scripts import module, run
+from scripts import module
 
 from experiments.shared.xdp import routing
 from experiments.shared.xdp.interleaved_rounds import Offer, Turn, turns
@@ -89,8 +89,3 @@ def test_each_packet_comes_to_the_far_end(which: int, tmp_path: Path) -> None:
     offer = Offer(routing.frames(64, 2), 3000, [[0]], routing.TTL_AND_MACS)
     (turn,) = turns([candidate], offer, 1, print)
     assert (turn.sent, turn.counted) == (3000, 3000)
-
-
-def test_virtual_time_is_refused(tmp_path: Path) -> None:
-    done = run("xdp_router", "--time", "virtual", "--out", str(tmp_path))
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)

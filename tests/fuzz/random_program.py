@@ -14,7 +14,6 @@ IN_ACTION = ("assign", "assign", "assign", "assign", "flag", "register", "count"
 IN_CONTROL = (*IN_ACTION, "assign", "assign", "varbit", "branch", "branch", "choose", "filled",
               "compared", "table", "table", "act", "change", "way")  # fmt: skip
 IN_PARSER = ("assign", "flag", "local", "varbit", "validity", "copy")
-IN_FUNCTION = ("plain", "plain", "branch_plain")
 KINDS = ("exact", "exact", "lpm", "ternary", "range", "optional")
 ERRORS = ("NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort",
           "ParserInvalidArgument", "Odd", "Even")  # fmt: skip

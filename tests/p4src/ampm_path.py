@@ -1,6 +1,5 @@
 """AM-PM switches in this process. Tests send packets at chosen times, and read the records."""
 
-import functools
 import struct
 from collections.abc import Sequence
 from ipaddress import IPv6Address
@@ -8,16 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import subject
+from forwarder import check_ipv4_checksum
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
-from simple_switch import Twins
 
 from controllers.ampm.schedule import Schedule
 from controllers.ampm.watch import Method
 from controllers.readout import CLOCK_BITS
-from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, MatchKey, Ternary
 
 PROGRAM = Path(__file__).parents[2] / "p4src" / "ampm" / "ampm.p4"
@@ -44,11 +42,6 @@ class Record(NamedTuple):
     values: tuple[int, int, int]
 
 
-@functools.cache
-def _switch() -> Engine | Twins:
-    return subject.switch(PROGRAM, ports=(1, 2, CPU_PORT))
-
-
 class Switch:
     """An AM-PM switch. Flow n has the UDP destination port 5000 + n.
 
@@ -56,7 +49,7 @@ class Switch:
     """
 
     def __init__(self, role: str, methods: Method, *, flows: int = 1, ahead_us: int = 0) -> None:
-        self.engine = _switch().another()
+        self.engine = subject.switch(PROGRAM, ports=(1, 2, CPU_PORT))
         self._ahead_us = ahead_us
         add = self.engine.table_add
         add("AmpmIngress.forwarding.forwarding", [Exact(0x020000000002)],
@@ -214,7 +207,5 @@ def marks(data: bytes) -> tuple[int, int]:
 def checked(data: bytes) -> Packet:
     """Parse a frame. Assert that the checksum of its IPv4 header is correct."""
     packet = Ether(data)
-    again = packet[IP].copy()
-    del again.chksum
-    assert IP(bytes(again)).chksum == packet[IP].chksum
+    check_ipv4_checksum(packet)
     return packet

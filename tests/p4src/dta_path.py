@@ -1,23 +1,21 @@
 """A DTA translator in this process. Responders in software write its requests to memory."""
 
-import functools
 from ipaddress import IPv4Address
 from pathlib import Path
 
 import numpy as np
 import subject
 from arriving import frames
+from forwarder import Forwarder
 from roce_path import KINDS
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
-from simple_switch import Twins
 
 from collectors.dta.packets import DTA, NACK_PORT, TrackedDTA
 from collectors.roce.endpoint import Peer, Target, Transport, gid
 from collectors.roce.region import Region
 from collectors.roce.softnic import SoftNic
-from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact
 
 PROGRAM = Path(__file__).parents[2] / "p4src" / "dta" / "translator.p4"
@@ -28,28 +26,20 @@ SWITCH_MAC, COLLECTOR_MAC = 0x0200000000FF, 0x020000000063
 ETHER = Ether(dst="02:00:00:00:00:fe", src="02:00:00:00:00:01")
 SERVICE = 1
 NEVER = 0xFFFFFF  # ack_mask with which requests never request an ACK
-EVENTS = {
-    "malformed": 1, "out of range": 2, "not configured": 3, "duplicate": 4, "out of order": 5,
-    "too fast": 6, "column twice": 7, "translated": 8, "recovered": 9, "nacked": 10,
-    "restarted": 11,
-}  # fmt: skip
+EVENTS = ("malformed", "out of range", "not configured", "duplicate", "out of order", "too fast",
+          "column twice", "translated", "recovered", "nacked", "restarted")  # fmt: skip
 WRITE = "TranslatorEgress.write_copy"
 PLAN = "TranslatorIngress.translate.plan_report"
 
 
-@functools.cache
-def _switch(program: Path) -> Engine | Twins:
-    return subject.switch(program, ports=(REPORTERS, ELSEWHERE, COLLECTOR, CPU_PORT))
-
-
-class Translator:
+class Translator(Forwarder):
     """A translator. Reports arrive at port 1, and the collector's responder is behind port 3.
 
     The translator processes a response immediately.
     """
 
     def __init__(self, program: Path = PROGRAM) -> None:
-        self.engine = _switch(program).another()
+        self.engine = subject.switch(program, ports=(REPORTERS, ELSEWHERE, COLLECTOR, CPU_PORT))
         self.add = self.engine.table_add
         self.nic = SoftNic(COLLECTOR_ADDR)
         self.connected: list[tuple[int, Region, Target]] = []  # sessions
@@ -177,15 +167,11 @@ class Translator:
 
     def events(self, reporter: int = 0) -> dict[str, int]:
         """Return the nonzero event counters of a reporter."""
-        found = {name: self.engine.counter_read("dta_events", reporter * 16 + kind)[0]
-                 for name, kind in EVENTS.items()}  # fmt: skip
-        return {name: count for name, count in found.items() if count}
+        return self.count_events(EVENTS, "dta_events", first=16 * reporter + 1)
 
     def session_events(self, session: int = 1) -> dict[str, int]:
         """Return the nonzero event counters of a session."""
-        found = {kind: self.engine.counter_read("roce_events", session * 16 + number)[0]
-                 for number, kind in enumerate(KINDS)}  # fmt: skip
-        return {kind: count for kind, count in found.items() if count}
+        return self.count_events(KINDS, "roce_events", first=16 * session)
 
     def psn(self, session: int = 1) -> int:
         """Return the PSN of the next request of a session."""

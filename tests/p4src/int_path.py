@@ -1,27 +1,23 @@
 """INT switches in this process. Tests send frames at chosen times through several switches."""
 
-import functools
-import random
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 from pathlib import Path
 
 import subject
+from forwarder import CPU_PORT, IN, OUT, TO_COLLECTOR, Forwarder, check_ipv4_checksum
 from int_layers import NODE, QUEUE, Int, Report, take_int, take_report
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
-from simple_switch import Twins
 
-from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, Ternary
 
 FOLDER = Path(__file__).parents[2] / "p4src" / "int"
 HOST_MAC, COLLECTOR_MAC = 0x020000000002, 0x020000000063
 COLLECTOR, SWITCH_ADDR = "10.0.9.9", "10.0.9.1"
 REPORT_PORT = 32766
-IN, OUT, TO_COLLECTOR, CPU_PORT = 1, 2, 3, 255
 SESSION = 500
 ALL = 0xFFFFFFFF  # sampling of all packets
 DSCP, PORT, NEW_UDP, PROBE = range(4)  # how a packet shows that it has INT
@@ -35,12 +31,7 @@ EVENTS = ("malformed", "cleared", "stopped", "no room", "not possible", "not und
           "hops", "mtu")  # fmt: skip
 
 
-@functools.cache
-def _switch(program: str) -> Engine | Twins:
-    return subject.switch(FOLDER / program, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
-
-
-class Switch:
+class Switch(Forwarder):
     """An INT switch. Frames arrive at port 1 and leave by port 2. Reports leave by port 3.
 
     `outside` are the ports that lead out of the domain.
@@ -50,7 +41,7 @@ class Switch:
         self, node: int, *, outside: Sequence[int] = (), mtu: int = 1500, offset_us: int = 0,
         parts_a_byte: int = 0, program: str = "int.p4",
     ) -> None:  # fmt: skip
-        self.engine = _switch(program).another()
+        self.engine = subject.switch(FOLDER / program, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
         kind = KINDS[program]
         self.ingress, self.egress = f"{kind}Ingress.arrival", f"{kind}Egress.departure"
         add, set_default = self.engine.table_add, self.engine.table_set_default
@@ -98,20 +89,15 @@ class Switch:
         reports = f"{self.egress}.packet.flow_reports"
         self.engine.table_set_default(f"{reports}.flow_reports", f"{reports}.report_all", [])
 
-    def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """Return port and content of all frames that the switch sends for this frame, in order."""
-        return sorted(self.engine.process(port, frame, 1000 * time_us))
-
-    def pass_on(self, frame: bytes, time_us: int = 0) -> bytes:
-        """Return the forwarded frame. Assert that the switch sends nothing else."""
-        ((port, out),) = self.send(frame, time_us)
-        assert port == OUT
-        return out
+    def report_queue(self) -> None:
+        """Let the next packet find a full queue, however short the queue is."""
+        queues = f"{self.egress}.packet.queue_reports"
+        self.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
+                              [0, 0, 1, 0xF000])  # fmt: skip
 
     def report(self, frame: bytes, time_us: int = 0) -> tuple[bytes, Report]:
         """Return the forwarded frame, and its report. Assert that the switch sends nothing else."""
-        (port, out), (to_collector, report) = self.send(frame, time_us)
-        assert (port, to_collector) == (OUT, TO_COLLECTOR)
+        out, report = self.send_report(frame, time_us)
         return out, parse_report(report)
 
     def events(self) -> dict[str, int]:
@@ -120,9 +106,7 @@ class Switch:
             f"{self.ingress}.watch.border.arriving_events",
             f"{self.egress}.packet.departing_events",
         )
-        sums = [sum(self.engine.counter_read(name, i)[0] for name in counters)
-                for i in range(len(EVENTS))]  # fmt: skip
-        return {name: count for name, count in zip(EVENTS, sums, strict=True) if count}
+        return self.count_events(EVENTS, *counters)
 
 
 def parse_report(frame: bytes) -> Report:
@@ -133,9 +117,7 @@ def parse_report(frame: bytes) -> Report:
     assert (packet[UDP].dport, packet[UDP].chksum) == (REPORT_PORT, 0)
     assert packet[IP].len == len(frame) - 14
     assert packet[UDP].len == len(frame) - 34
-    again = packet[IP].copy()
-    del again.chksum
-    assert IP(bytes(again)).chksum == packet[IP].chksum
+    check_ipv4_checksum(packet)
     return take_report(frame[42:])
 
 
@@ -197,6 +179,17 @@ def checked(frame: bytes) -> Packet:
     return packet
 
 
+def pushed(frame: bytes, *nodes: int, instructions: int, **given: int) -> bytes:
+    """Return the frame after it passed these nodes. The first node is the source."""
+    source = Switch(nodes[0], outside=[IN])
+    version = 6 if frame[12:14] == b"\x86\xdd" else 4
+    source.embed_data(instructions, version=version, **given)
+    out = source.pass_on(frame, 1000)
+    for node in nodes[1:]:
+        out = Switch(node).pass_on(out, 1000 * node)
+    return out
+
+
 def insides() -> list[bytes]:
     """Return frames with INT for each mark, IP version and protocol, as switches send them."""
     frames = []
@@ -210,14 +203,3 @@ def insides() -> list[bytes]:
     source.embed_data(0xFF81)
     frames.append(source.pass_on(udp(ip_options=[b"\x07\x0b\x08" + bytes(8)])))
     return frames
-
-
-def damaged(frame: bytes, rng: random.Random) -> bytes:
-    """Return the frame with some changed bytes after the Ethernet header.
-
-    Some frames are truncated.
-    """
-    data = bytearray(frame)
-    for _ in range(rng.randrange(1, 6)):
-        data[rng.randrange(14, len(data))] = rng.choice((0, 1, 0x7F, 0xFF, rng.randrange(256)))
-    return bytes(data[: rng.choice((len(data), len(data), rng.randrange(14, len(data))))])

@@ -1,17 +1,16 @@
 """IOAM switches in this process. Tests send frames at chosen times through several switches."""
 
-import functools
 import random
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import subject
+from forwarder import CPU_PORT, IN, OUT, TO_COLLECTOR, Forwarder, check_ipv4_checksum
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
-from simple_switch import Twins
 
 from collectors.ioam.options import (
     Option,
@@ -22,7 +21,6 @@ from collectors.ioam.options import (
     options_header,
     parse_options,
 )
-from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, Lpm, Ternary
 
 FOLDER = Path(__file__).parents[2] / "p4src" / "ioam"
@@ -34,7 +32,6 @@ CONTROLS = {
 HOST_MAC, COLLECTOR_MAC, ROUTER_MAC = 0x020000000002, 0x020000000063, 0x02000000AA00
 COLLECTOR, SWITCH_ADDR = "10.0.9.9", "10.0.9.1"
 REPORT_PORT = 32766
-IN, OUT, TO_COLLECTOR, CPU_PORT = 1, 2, 3, 255
 SESSION, LOOPBACK_SESSIONS = 500, 1000
 ALL = 0xFFFFFFFF  # sampling of all packets
 NAMESPACE = 123
@@ -48,12 +45,7 @@ TUNNEL = ("fd00:e::1", "fd00:e::2")
 NODE_WIDE, DATA, DATA_WIDE = 0x0102_0304_0506, 0xDADA0000, 0xDADA0001_DADA0002
 
 
-@functools.cache
-def _switch(program: str) -> Engine | Twins:
-    return subject.switch(FOLDER / program, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
-
-
-class Switch:
+class Switch(Forwarder):
     """An IOAM switch. Frames arrive at port 1 and leave by port 2. Reports leave by port 3.
 
     `border` is the treatment of IOAM from outside at port 1; `leaving` says that port 2 leads out
@@ -65,7 +57,7 @@ class Switch:
         offset_us: int = 0, namespaces: Sequence[int] = (0, NAMESPACE), routed: bool = False,
         reports: bool = True, program: str = "ioam.p4",
     ) -> None:  # fmt: skip
-        self.engine = _switch(program).another()
+        self.engine = subject.switch(FOLDER / program, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
         ingress, egress = CONTROLS[program]
         self.watch, self.packet = watch, packet = f"{ingress}.watch", f"{egress}.packet"
         report, forward = f"{egress}.write_report", f"{ingress}.forward"
@@ -132,29 +124,16 @@ class Switch:
         )  # fmt: skip
         self.engine.mirror_set(LOOPBACK_SESSIONS + IN, [(IN, 0)])
 
-    def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """Return port and content of all frames that the switch sends for this frame, in order."""
-        return sorted(self.engine.process(port, frame, 1000 * time_us))
-
-    def pass_on(self, frame: bytes, time_us: int = 0) -> bytes:
-        """Return the forwarded frame. Assert that the switch sends nothing else."""
-        ((port, out),) = self.send(frame, time_us)
-        assert port == OUT
-        return out
-
     def report(self, frame: bytes, time_us: int = 0) -> tuple[bytes, Report]:
         """Return the forwarded frame, and its report. Assert that the switch sends nothing else."""
-        (port, out), (to_collector, report) = self.send(frame, time_us)
-        assert (port, to_collector) == (OUT, TO_COLLECTOR)
+        out, report = self.send_report(frame, time_us)
         return out, parse_report(report)
 
     def events(self) -> dict[str, int]:
         """Return the nonzero event counters of the switch."""
         counters = (f"{self.watch}.border.ioam_arriving_events", f"{self.watch}.namespace_events",
                     f"{self.packet}.ioam_departing_events")  # fmt: skip
-        sums = [sum(self.engine.counter_read(name, i)[0] for name in counters)
-                for i in range(len(EVENTS))]  # fmt: skip
-        return {name: count for name, count in zip(EVENTS, sums, strict=True) if count}
+        return self.count_events(EVENTS, *counters)
 
 
 def parse_report(frame: bytes) -> Report:
@@ -164,9 +143,7 @@ def parse_report(frame: bytes) -> Report:
     assert (packet[IP].src, packet[IP].dst, packet[IP].flags) == (SWITCH_ADDR, COLLECTOR, "DF")
     assert (packet[UDP].dport, packet[UDP].chksum) == (REPORT_PORT, 0)
     assert packet[IP].len == len(frame) - 14 == packet[UDP].len + 20
-    again = packet[IP].copy()
-    del again.chksum
-    assert IP(bytes(again)).chksum == packet[IP].chksum
+    check_ipv4_checksum(packet)
     report = Report.decode(frame[42:])
     assert report.encode() == frame[42:]
     return report

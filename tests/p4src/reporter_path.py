@@ -3,23 +3,21 @@
 The reporter gets the packets of users, forwards them, and sends reports.
 """
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
 import subject
+from forwarder import IN, OUT, TO_COLLECTOR, Forwarder, check_ipv4_checksum
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
-from simple_switch import Twins
 
-from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, Ternary
 
 FOLDER = Path(__file__).parents[2] / "p4src" / "dta"
-IN, OUT, TO_TRANSLATOR = 1, 2, 3
+TO_TRANSLATOR = TO_COLLECTOR
 HOST_MAC, REPORTER_MAC, TRANSLATOR_MAC = 0x020000000002, 0x0200000000FF, 0x020000000063
 REPORTER_ADDR, TRANSLATOR_ADDR = "10.0.9.1", "10.0.9.9"
 PORT, PROTOTYPE_PORT, NACK_PORT = 40042, 40040, 40044
@@ -31,11 +29,6 @@ PLAN = "ReporterEgress.reports.plan"
 ALL, NEVER = 0xFFFFFFFF, (1 << 48) - 1
 KINDS = ("sent", "nacked", "resent", "not stored", "never sent", "redundant", "over budget")
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
-
-
-@functools.cache
-def _switch(program: str) -> Engine | Twins:
-    return subject.switch(FOLDER / program, ports=(IN, OUT, TO_TRANSLATOR))
 
 
 @dataclass(frozen=True)
@@ -51,14 +44,14 @@ class Report:
     words: tuple[int, ...]
 
 
-class Reporter:
+class Reporter(Forwarder):
     """A reporter. Packets of users arrive at port 1, and leave by port 2.
 
     The translators are behind port 3.
     """
 
     def __init__(self, program: str = "reporter.p4", translators: int = 1) -> None:
-        self.engine = _switch(program).another()
+        self.engine = subject.switch(FOLDER / program, ports=(IN, OUT, TO_TRANSLATOR))
         self.add, self.set_default = self.engine.table_add, self.engine.table_set_default
         self.add("ReporterIngress.forwarding", [Exact(HOST_MAC)], "ReporterIngress.forward", [OUT])
         addresses = [int(IPv4Address(address)) for address in (REPORTER_ADDR, TRANSLATOR_ADDR)]
@@ -114,10 +107,6 @@ class Reporter:
         for plan in ("ReporterIngress.plan_drop", PLAN):
             self.add(f"{plan}.event_lists", [Exact(event)], f"{plan}.append", [1, number, 0, kept])
 
-    def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """Return all frames that the reporter sends when this frame arrives, ordered by port."""
-        return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
-
     def reports(self, frame: bytes, time_us: int = 0) -> list[Report]:
         """Return the reports about a packet. Assert that the packet is forwarded unchanged."""
         (port, out), *others = self.send(frame, time_us)
@@ -137,11 +126,11 @@ class Reporter:
         Also return how many reports were not sent again, because they were overwritten ("evicted"),
         or because the budget was used up ("over_budget").
         """
-        counts = {kind: self.engine.counter_read("dta_events", translator * 16 + number)[0]
-                  for number, kind in enumerate(KINDS)}  # fmt: skip
-        counts |= {kind: self.engine.register_read(f"dta_{kind}", translator)
-                   for kind in ("evicted", "over_budget")}  # fmt: skip
-        return {kind: count for kind, count in counts.items() if count}
+        counts = self.count_events(KINDS, "dta_events", first=16 * translator)
+        for kind in ("evicted", "over_budget"):
+            if count := self.engine.register_read(f"dta_{kind}", translator):
+                counts[kind] = count
+        return counts
 
 
 def payload(frame: bytes, port: int = PORT) -> bytes:
@@ -151,9 +140,7 @@ def payload(frame: bytes, port: int = PORT) -> bytes:
     assert (packet[IP].src, packet[IP].flags) == (REPORTER_ADDR, "DF")
     assert (packet[UDP].sport, packet[UDP].dport, packet[UDP].chksum) == (port, port, 0)
     assert (packet[IP].len, packet[UDP].len) == (len(frame) - 14, len(frame) - 34)
-    again = packet[IP].copy()
-    del again.chksum
-    assert IP(bytes(again)).chksum == packet[IP].chksum
+    check_ipv4_checksum(packet)
     return frame[42:]
 
 

@@ -1,6 +1,5 @@
 """A RoCE switch in this process. It gets packets of users and responses, and sends records."""
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import subject
+from forwarder import CPU_PORT, IN, OUT, TO_COLLECTOR, Forwarder, check_ipv4_checksum
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
@@ -20,7 +20,6 @@ from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact, Ternary
 
 PROGRAM = Path(__file__).parents[2] / "p4src" / "roce" / "roce.p4"
-IN, OUT, TO_COLLECTOR, CPU_PORT = 1, 2, 3, 255
 HOST_MAC, SWITCH_MAC, COLLECTOR_MAC = 0x020000000002, 0x0200000000FF, 0x020000000063
 SWITCH_ADDR, COLLECTOR_ADDR = "10.0.9.1", "10.0.9.9"
 SWITCH_ADDR6, COLLECTOR_ADDR6 = "fd09::1", "fd09::9"
@@ -34,11 +33,6 @@ KINDS = ("sent", "acked", "naked", "not ready", "refused", "resumed", "probed", 
          "out of region")  # fmt: skip
 ETHER = Ether(dst="02:00:00:00:00:02", src="02:00:00:00:00:01")
 CRC_OF_UDP = {"sport": 0xC011, "dport": 4791, "chksum": 0}
-
-
-@functools.cache
-def _switch() -> Engine | Twins:
-    return subject.switch(PROGRAM, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
 
 
 @dataclass(frozen=True)
@@ -67,14 +61,14 @@ class Session:
         return self.slots * self.stride if self.length is None else self.length
 
 
-class Switch:
+class Switch(Forwarder):
     """A RoCE switch. Packets of users arrive at port 1, and leave by port 2.
 
     The collector is behind port 3.
     """
 
     def __init__(self, *sessions: Session, watch: bool = True) -> None:
-        self.engine = _switch().another()
+        self.engine = subject.switch(PROGRAM, ports=(IN, OUT, TO_COLLECTOR, CPU_PORT))
         self.add = self.engine.table_add
         for mac, port in ((HOST_MAC, OUT), (COLLECTOR_MAC, TO_COLLECTOR)):
             self.add("RoceIngress.forwarding", [Exact(mac)], "RoceIngress.forward", [port])
@@ -89,10 +83,6 @@ class Switch:
         for table in ("record_list", "record_list_ipv6"):
             self.add(f"RoceIngress.watch.recorded.{table}", [*[Ternary(0, 0)] * 4, port],
                      f"RoceIngress.watch.recorded.{action}", params, 1)  # fmt: skip
-
-    def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """Return all frames that the switch sends when this frame arrives, ordered by port."""
-        return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
 
     def records(self, frame: bytes, time_us: int = 0) -> list[bytes]:
         """Return the frames that the collector gets.
@@ -116,9 +106,7 @@ class Switch:
 
     def events(self, session: int = 1) -> dict[str, int]:
         """Return the nonzero event counters of a session."""
-        counts = {kind: self.engine.counter_read("roce_events", session * 16 + number)[0]
-                  for number, kind in enumerate(KINDS)}  # fmt: skip
-        return {kind: count for kind, count in counts.items() if count}
+        return self.count_events(KINDS, "roce_events", first=16 * session)
 
     def state(self, session: int = 1) -> tuple[int, ...]:
         """Read the state of a session by a readout packet.
@@ -191,9 +179,7 @@ def _check_ip(packet: Packet, length: int) -> None:
         return
     assert (packet[IP].src, packet[IP].dst) == (SWITCH_ADDR, COLLECTOR_ADDR)
     assert packet[IP].len == length
-    again = packet[IP].copy()
-    del again.chksum
-    assert IP(bytes(again)).chksum == packet[IP].chksum
+    check_ipv4_checksum(packet)
 
 
 def slot_of(packet: Packet, stride: int = FLOW) -> int:

@@ -7,6 +7,7 @@ import random
 
 from dta_gathering import Gatherer
 from dta_path import CPU_PORT, REPORTERS, ours, tracked
+from forwarder import damaged
 from scapy.layers.l2 import Ether
 
 from collectors.dta.append import Reader
@@ -37,13 +38,6 @@ def any_report(rng: random.Random) -> bytes:
     return ours(report, **base)
 
 
-def damaged(frame: bytes, rng: random.Random) -> bytes:
-    data = bytearray(frame)
-    for _ in range(rng.randrange(1, 4)):
-        data[rng.randrange(34, len(data))] = rng.choice((0, 1, 0x7F, 0xFF, rng.randrange(256)))
-    return bytes(data[: rng.choice((len(data), len(data), rng.randrange(34, len(data))))])
-
-
 def test_nothing_is_written_beyond_a_region() -> None:
     translator, rng = Gatherer(), random.Random(11)
     rings = translator.lists(4, batches=4, count=4)
@@ -54,7 +48,7 @@ def test_nothing_is_written_beyond_a_region() -> None:
     written = 0
     for _ in range(3000):
         frame = any_report(rng)
-        written += translator.report(damaged(frame, rng) if rng.random() < 0.4 else frame)
+        written += translator.report(damaged(frame, rng, 34) if rng.random() < 0.4 else frame)
         whose = number(rng, 24).to_bytes(3, "big")
         asked = bytes([0, rng.randrange(6), rng.choice((1, 1, 2, 255))]) + whose
         written += translator.report(asked + b"number 7", port=CPU_PORT)

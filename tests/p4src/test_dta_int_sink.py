@@ -2,11 +2,14 @@
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from ipaddress import IPv4Address
 from zlib import crc32
 
+import int_path
 import numpy as np
 import pytest
+from forwarder import damaged
 from int_path import (
     ALL,
     DSCP,
@@ -17,7 +20,6 @@ from int_path import (
     PROBE,
     TO_COLLECTOR,
     Switch,
-    damaged,
     insides,
     tcp,
     udp,
@@ -50,6 +52,7 @@ NODE_ID, LATENCY = 0x8000, 0x2000
 NODE = 9
 LISTS = {0: 17, 3: 18}  # event -> its list; the events are new flows and changed paths
 M, E = Flag.MTU_EXCEEDED, Flag.HOPS_EXCEEDED
+pushed = partial(int_path.pushed, instructions=NODE_ID)
 
 
 class Sink(Switch):
@@ -83,16 +86,6 @@ class Sink(Switch):
             add(f"{plan}.event_lists", [Exact(event)], f"{plan}.append", [1, number, 0, kept])
         self.engine.mirror_set(SESSIONS + 1, [(TO_COLLECTOR, 0)])
 
-    def report_queue(self) -> None:
-        """Let the next packet find a full queue, however short the queue is."""
-        queues = "SinkEgress.departure.packet.queue_reports"
-        self.engine.table_add(f"{queues}.queue_reports", [Exact(OUT)], f"{queues}.report_queue",
-                              [0, 0, 1, 0xF000])  # fmt: skip
-
-    def send(self, frame: bytes, time_us: int = 0, port: int = IN) -> list[tuple[int, bytes]]:
-        """Return all frames that the sink sends for this frame, ordered by port, then by time."""
-        return sorted(self.engine.process(port, frame, 1000 * time_us), key=lambda out: out[0])
-
     def path_reports(
         self, frame: bytes, time_us: int = 0, *, leaves: bytes | None = None
     ) -> list[Report]:
@@ -104,17 +97,6 @@ class Sink(Switch):
         assert (port, out) == (OUT, udp() if leaves is None else leaves)
         assert all(port == TO_COLLECTOR for port, _ in others)
         return [parse_report(frame) for _, frame in others]
-
-
-def pushed(frame: bytes, *nodes: int, instructions: int = NODE_ID, **given: int) -> bytes:
-    """Return the frame after it passed these nodes. The first node is the source."""
-    source = Switch(nodes[0], outside=[IN])
-    version = 6 if frame[12:14] == b"\x86\xdd" else 4
-    source.embed_data(instructions, version=version, **given)
-    out = source.pass_on(frame, 1000)
-    for node in nodes[1:]:
-        out = Switch(node).pass_on(out, 1000 * node)
-    return out
 
 
 def key(protocol: int = 17) -> bytes:

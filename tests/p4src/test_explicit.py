@@ -1,6 +1,5 @@
 """p4src/explicit: RTT and loss that the observer measures from bits of short headers."""
 
-import functools
 import random
 import struct
 from collections.abc import Iterable, Sequence
@@ -12,10 +11,8 @@ from scapy.layers.inet import IP, TCP, UDP, IPOption_RR
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
-from simple_switch import Twins
 
 from controllers.explicit import Record
-from minip4.engine.engine import Engine
 from minip4.engine.keys import Exact
 from telemark.apps.explicit_bits import FIRST, SECOND, SHORT_HEADER, SPIN, Scheme, SquareBlocks
 
@@ -30,11 +27,6 @@ TO_SERVER, TO_CLIENT = 0, 1
 N, X, LIMIT_US = 64, 8, 900_000
 
 
-@functools.cache
-def _switch() -> Engine | Twins:
-    return subject.switch(PROGRAM, ports=(1, 2, CPU_PORT))
-
-
 class Observer:
     """A switch that observes connections; connection n has the UDP ports 6000 + n and 4430 + n.
 
@@ -44,7 +36,7 @@ class Observer:
     def __init__(
         self, *schemes: Scheme, limits: tuple[int, int, int] = (N, X, LIMIT_US)
     ) -> None:  # fmt: skip
-        self.engine = _switch().another()
+        self.engine = subject.switch(PROGRAM, ports=(1, 2, CPU_PORT))
         for host, mac in MACS.items():
             forwarding = f"{INGRESS}.forwarding"
             self.engine.table_add(

@@ -4,6 +4,7 @@ import random
 
 import int_headers
 import pytest
+from forwarder import damaged
 from int_layers import LEVEL_1, NODE, QUEUE
 from int_path import (
     ALL,
@@ -11,7 +12,6 @@ from int_path import (
     OUT,
     TO_COLLECTOR,
     Switch,
-    damaged,
     insides,
     parse_report,
     tcp,

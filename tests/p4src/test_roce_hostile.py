@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from forwarder import damaged
 from roce_path import (
     BASE,
     FLOW,
@@ -32,17 +33,6 @@ FRAMES = [
     udp(b"\x0a" + bytes(80), dport=4791), udp(b"\x11" + bytes(19), dport=4791),
     udp(b"\x12" + bytes(5), dport=4791), udp()[:12] + b"\x89\x15" + bytes(70),
 ]  # fmt: skip
-
-
-def damaged(frame: bytes, rng: random.Random) -> bytes:
-    """Return the frame with some changed bytes after the Ethernet header.
-
-    Some frames are truncated.
-    """
-    data = bytearray(frame)
-    for _ in range(rng.randrange(1, 6)):
-        data[rng.randrange(14, len(data))] = rng.choice((0, 1, 0x7F, 0xFF, rng.randrange(256)))
-    return bytes(data[: rng.choice((len(data), len(data), rng.randrange(14, len(data))))])
 
 
 @pytest.mark.parametrize("version", VERSIONS)

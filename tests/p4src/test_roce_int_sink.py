@@ -6,6 +6,7 @@ Other tests use damaged packets.
 import random
 
 import pytest
+from forwarder import damaged
 from int_path import (
     DSCP,
     NEW_UDP,
@@ -14,7 +15,6 @@ from int_path import (
     PROBE,
     TO_COLLECTOR,
     Switch,
-    damaged,
     insides,
     tcp,
     udp,

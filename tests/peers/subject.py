@@ -65,7 +65,12 @@ def twins(program: Path, ports: Sequence[int]) -> Twins:
 
 
 def switch(program: Path, ports: Sequence[int]) -> Engine | Twins:
-    """Return a switch that runs the program. P4_SWITCH selects the kind of switch."""
+    """Return a new switch that runs the program. P4_SWITCH selects the kind of switch."""
+    return _compiled_switch(program, tuple(ports)).another()
+
+
+@functools.cache
+def _compiled_switch(program: Path, ports: Sequence[int]) -> Engine | Twins:
     if os.environ.get("P4_SWITCH") == "simple_switch":
         return twins(program, ports)
     return Engine(bmv2_json(program))

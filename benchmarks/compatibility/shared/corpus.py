@@ -41,9 +41,6 @@ class Outcome(enum.Enum):
     DIED = "crashed the process"
 
 
-ROBUST = (Outcome.RUNS, Outcome.REFUSED)
-
-
 @dataclass(frozen=True, slots=True)
 class Task:
     """One P4 program, or one BMv2 JSON file of p4c, with expected results."""

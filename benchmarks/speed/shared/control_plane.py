@@ -13,9 +13,10 @@ from typing import Any
 import grpc
 from finsy.proto import p4r, p4r_grpc
 
-from benchmarks.speed.shared.switch_chain import MINIP4, Processes, run
+from benchmarks.speed.shared.switch_chain import MINIP4, Processes
 from minip4.compiler import compile_p4
 from telemark.errors import TestbedError
+from telemark.processes import run_command
 
 SOURCE = Path(__file__).parents[1] / "p4" / "control_plane.p4"
 PACKETS_CORE, CONTROL_CORE = 1, 0
@@ -33,10 +34,10 @@ class Switch:
         (folder / "control_plane.txtpb").write_text(str(program.p4info))
         self._counters = folder / "counters.json"
         for left, right in (("g", "a"), ("b", "t")):
-            run(f"ip link add name {left} type veth peer name {right}")
+            run_command(f"ip link add name {left} type veth peer name {right}")
             for end in (left, right):
-                run(f"ethtool -K {end} tx off tso off gso off gro off")
-                run(f"ip link set dev {end} up")
+                run_command(f"ethtool -K {end} tx off tso off gso off gro off")
+                run_command(f"ip link set dev {end} up")
         command = [sys.executable, "-m", "minip4.cli", "switch", str(folder / "control_plane.json"),
                    "--p4info", str(folder / "control_plane.txtpb"), "-i", "1@a", "-i", "2@b",
                    "--grpc-server-addr", "127.0.0.1:29559",

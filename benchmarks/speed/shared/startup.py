@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 from benchmarks.speed.shared.pipeline import PROGRAMS, frame
-from benchmarks.speed.shared.switch_chain import Processes, resident_mb, run
+from benchmarks.speed.shared.switch_chain import Processes, resident_mb
+from telemark.processes import run_command
 
 ETH_P_ALL = 3
 # libraries of the server of a switch
@@ -28,15 +29,15 @@ def measure_libraries(processes: Processes) -> tuple[float, float]:
 
 def first_packet_s(processes: Processes, cache: Path) -> float:
     """Return the time to the first packet in seconds; `cache` is the folder of compiled code."""
-    run("ip link add name g type veth peer name a")
-    run("ip link add name b type veth peer name t")
+    run_command("ip link add name g type veth peer name a")
+    run_command("ip link add name b type veth peer name t")
     for name in ("g", "a", "b", "t"):
-        run(f"ip link set dev {name} up")
+        run_command(f"ip link set dev {name} up")
     try:
         return _measure(processes, {**os.environ, "XDG_CACHE_HOME": str(cache)})
     finally:
-        run("ip link del dev g")
-        run("ip link del dev b")
+        run_command("ip link del dev g")
+        run_command("ip link del dev b")
 
 
 def _measure(processes: Processes, environment: dict[str, str]) -> float:

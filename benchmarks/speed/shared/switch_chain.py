@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from minip4.native.build import program
+from telemark.backends.real.scheduling import set_priority
 from telemark.backends.real.switch_group import GroupedSwitch, SwitchGroup
 from telemark.errors import TestbedError
+from telemark.processes import run_command
 
 FOLDER = Path(__file__).parents[1]
 GENERATOR_CORE, SWITCH_CORE, ANY_CORE = 0, 1, -1
@@ -32,14 +34,6 @@ def tool(name: str) -> str:
     return str(program([FOLDER / "c" / f"{name}.c"]))
 
 
-def run(command: str) -> str:
-    """Run a command and return its output. Raises TestbedError if it fails."""
-    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise TestbedError(f"{command}: {done.stderr.strip()}")
-    return done.stdout
-
-
 def await_true(condition: Callable[[], bool], what: str) -> None:
     """Wait until a condition holds. Raises TestbedError after TIMEOUT_S."""
     deadline = time.monotonic() + TIMEOUT_S
@@ -47,14 +41,6 @@ def await_true(condition: Callable[[], bool], what: str) -> None:
         if time.monotonic() > deadline:
             raise TestbedError(f"{what}: not ready after {TIMEOUT_S:g} s")
         time.sleep(0.005)
-
-
-def raise_priority(pid: int) -> None:
-    """Raise the priority of a process and, if the kernel schedules by sessions, of its session."""
-    os.setpriority(os.PRIO_PROCESS, pid, NICE)
-    group = Path(f"/proc/{pid}/autogroup")
-    if group.exists():
-        group.write_text(str(NICE))
 
 
 class Processes:
@@ -81,7 +67,7 @@ class Processes:
             command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, stderr=log, text=True,
             start_new_session=True, **options,
         )  # fmt: skip
-        raise_priority(process.pid)
+        set_priority(process.pid, NICE)
         self.all.append(process)
         return process
 
@@ -125,10 +111,10 @@ class Chain:
         ends = ["g", *(f"{side}{i}" for i in range(count) for side in "ab"), "t"]
         self._pairs = list(zip(ends[::2], ends[1::2], strict=True))
         for left, right in self._pairs:
-            run(f"ip link add name {left} type veth peer name {right}")
+            run_command(f"ip link add name {left} type veth peer name {right}")
             for end in (left, right):
-                run(f"ethtool -K {end} tx off tso off gso off gro off")
-                run(f"ip link set dev {end} up")
+                run_command(f"ethtool -K {end} tx off tso off gso off gro off")
+                run_command(f"ip link set dev {end} up")
         self._group: SwitchGroup | None = None
         self._grouped: list[GroupedSwitch] = []
         if memory:
@@ -171,7 +157,7 @@ class Chain:
     def _start_group(self, count: int, core: int) -> None:
         log = self.processes.folder / "benchmark.log"
         self._group = SwitchGroup(log, sanitize=False)
-        raise_priority(self._group.pid)
+        set_priority(self._group.pid, NICE)
         for i in range(count):
             links = {1: (f"{i - 1}", 1)} if i > 0 else {}
             links |= {2: (f"{i}", 0)} if i < count - 1 else {}
@@ -253,7 +239,7 @@ def compile_router(folder: Path) -> None:
     """Compile ROUTER with its constant entries into the folder."""
     source = FOLDER / "p4" / f"{ROUTER}.p4"
     program_path = folder / f"{ROUTER}.json"
-    run(f"{sys.executable} -m minip4.cli compile -DENTRIES {source} -o {program_path}")
+    run_command(f"{sys.executable} -m minip4.cli compile -DENTRIES {source} -o {program_path}")
 
 
 def find_bmv2(given: str | None) -> dict[str, str]:

@@ -8,10 +8,10 @@ from benchmarks.speed.shared.switch_chain import (
     SWITCH_CORE,
     Chain,
     await_true,
-    run,
     tool,
 )
 from telemark.errors import TestbedError
+from telemark.processes import run_command
 
 HOSTS = (("g", "192.168.1.1", "02:00:00:00:00:01"), ("t", "10.0.0.2", "02:00:00:00:00:02"))
 
@@ -28,12 +28,12 @@ def gbps(chain: Chain, seconds: float) -> float:
         holder = processes.start(["unshare", "--net", "sleep", "600"])
         await_true(lambda pid=holder.pid: _is_isolated(pid), "a namespace")  # type: ignore[misc]
         pids.append(holder.pid)
-        run(f"ip link set dev {interface} netns {holder.pid}")
+        run_command(f"ip link set dev {interface} netns {holder.pid}")
         inside = f"nsenter --net=/proc/{holder.pid}/ns/net "
-        run(f"{inside}ip link set dev {interface} address {mac} up")
-        run(f"{inside}ip addr add {address}/32 dev {interface}")
-        run(f"{inside}ip route add {peer}/32 dev {interface}")
-        run(f"{inside}ip neigh add {peer} lladdr {peer_mac} dev {interface}")
+        run_command(f"{inside}ip link set dev {interface} address {mac} up")
+        run_command(f"{inside}ip addr add {address}/32 dev {interface}")
+        run_command(f"{inside}ip route add {peer}/32 dev {interface}")
+        run_command(f"{inside}ip neigh add {peer} lladdr {peer_mac} dev {interface}")
         _receive_on(GENERATOR_CORE, holder.pid, interface)
     client, server = (
         ["taskset", "--cpu-list", str(core), "nsenter", f"--net=/proc/{pid}/ns/net", tool("tcp")]

@@ -13,6 +13,7 @@ from typing import Any
 from collectors.int.application import PORT
 from experiments.shared.int import replay
 from telemark.errors import TestbedError
+from telemark.processes import LineProcess, run_command
 
 SENDER, COLLECTOR = "10.66.0.1", "10.66.0.2"
 SENDER_CORE, COLLECTOR_CORE = 0, 1
@@ -81,15 +82,14 @@ class Hosts:
             raise TestbedError(
                 "int_collector: sender and collector need a core each; use a machine with 2 cores"
             )
-        _command("ip link add collector type veth peer name reports")
-        _command(f"ip address add {COLLECTOR}/24 dev collector")
-        _command("ip link set collector up")
+        run_command("ip link add collector type veth peer name reports")
+        run_command(f"ip address add {COLLECTOR}/24 dev collector")
+        run_command("ip link set collector up")
         # The sender waits for a line, which it receives when its interface is ready.
         script = f'read; exec "{sys.executable}" "{replay.__file__}" {COLLECTOR} {PORT}'
-        self._sender = subprocess.Popen(
-            ["taskset", "-c", str(SENDER_CORE), "unshare", "-n", "bash", "-c", script],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self._sender = LineProcess(
+            "sender of reports", "taskset", "-c", SENDER_CORE, "unshare", "-n", "bash", "-c", script
+        )
         try:
             self._prepare()
         except BaseException:
@@ -103,15 +103,13 @@ class Hosts:
             if time.monotonic() > deadline_s:
                 raise TestbedError("the sender of reports has no namespace")
             time.sleep(0.005)
-        _command(f"ip link set reports netns {pid}")
+        run_command(f"ip link set reports netns {pid}")
         for command in (f"address add {SENDER}/24 dev reports", "link set reports up"):
-            _command(f"nsenter -t {pid} -n ip {command}")
-        if self._ask("") != "ready":
-            raise TestbedError("the sender of reports did not start")
+            run_command(f"nsenter -t {pid} -n ip {command}")
+        self._sender.ask()  # it answers when it is ready
 
     def __exit__(self, *_error: object) -> None:
-        self._sender.kill()
-        self._sender.communicate()
+        self._sender.close()
 
     def take(self, shape: Shape, datagrams_per_s: float, seconds: float) -> Taken:
         """Send reports of this shape at this rate to a new collector. Raises TestbedError."""
@@ -129,7 +127,7 @@ class Hosts:
             if "listening" not in status:
                 raise TestbedError(f"the collector did not start: {status.strip()}")
             given = (shape.reports, shape.hops, shape.flows, datagrams_per_s, seconds, QUIET_S)
-            sent = int(self._ask(" ".join(map(str, given))))
+            sent = int(self._sender.ask(" ".join(map(str, given))))
             collector.send_signal(signal.SIGINT)
             output, errors = collector.communicate(timeout=TIMEOUT_S)
         finally:
@@ -139,17 +137,6 @@ class Hosts:
             raise TestbedError(f"the collector failed: {errors.strip().splitlines()[-1:]}")
         size = sum(path.stat().st_size for path in run.parent.glob(f"*/run={run.name}/*"))
         return _taken(shape, sent, seconds, json.loads(output), size)
-
-    def _ask(self, line: str) -> str:
-        """Send a line to the sender and return its reply. Raises TestbedError."""
-        assert self._sender.stdin is not None
-        assert self._sender.stdout is not None
-        self._sender.stdin.write(f"{line}\n")
-        self._sender.stdin.flush()
-        answer = self._sender.stdout.readline().strip()
-        if not answer:
-            raise TestbedError("the sender of reports has stopped")
-        return answer
 
 
 def _taken(shape: Shape, sent: int, seconds: float, found: dict[str, Any], size: int) -> Taken:
@@ -166,9 +153,3 @@ def _taken(shape: Shape, sent: int, seconds: float, found: dict[str, Any], size:
         reports=max(reports, 1), sent_per_s=(sent - 1) / seconds, seconds=seconds,
         user_s=found["user_s"], system_s=found["system_s"], stored_bytes=size,
     )  # fmt: skip
-
-
-def _command(command: str) -> None:
-    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise TestbedError(f"{command}: {done.stderr.strip()}")

@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from telemark.accounting import pcap
-from telemark.errors import TestbedError
 from telemark.network import Network
-from telemark.session.run import Run
 from telemark.traffic.flows import Flow
 
 NEVER = -1
@@ -38,12 +36,6 @@ class SwitchTransit:
     def passed(self) -> NDArray[np.bool_]:
         """Packets that left the switch."""
         return self.left_ns != NEVER
-
-
-def require_minip4(run: Run, why: str) -> None:
-    """Raise TestbedError if the target is bmv2. The experiment does not support bmv2."""
-    if run.target == "bmv2":
-        raise TestbedError(f"--target bmv2: {why}; use --target minip4")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ processes a frame up to the socket of the collector in a softirq during the call
 Therefore the CPU times of both processes contain all of the work.
 """
 
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from experiments.shared.roce.offered import (
 )
 from minip4.native.build import program
 from telemark.errors import TestbedError, note_invalid
+from telemark.processes import LineProcess, run_command
 
 C_FOLDER = Path(__file__).parent / "c"
 SENDER_CORE, COLLECTOR_CORE = 0, 1
@@ -105,28 +105,17 @@ class Used(NamedTuple):
         return Used(self.cpu_ns - before.cpu_ns, self.waited_ns - before.waited_ns)
 
 
-class Process:
-    """Process that replies to a line with a line of numbers and exits at the end of its input."""
+class Process(LineProcess):
+    """Process on a core that replies to a line with a line of numbers, and its CPU time."""
 
     def __init__(self, core: int, *command: object) -> None:
-        self._process = subprocess.Popen(
-            ["taskset", "-c", str(core), *map(str, command)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.pid = self._process.pid
+        super().__init__(str(command[0]), "taskset", "-c", core, *command)
         self._before = Used(0, 0)
-
-    def __enter__(self) -> "Process":
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._process.kill()
-        self._process.communicate()
 
     def await_word(self, word: str) -> None:
         """Wait for a line of output; the usage is measured from then on. Raises TestbedError."""
-        if self._line() != word:
-            raise TestbedError(f"{self._process.args!r}: it did not start")
+        if self.read_line() != word:
+            raise TestbedError(f"{self.name}: it did not start")
         self._before = Used.by(self.pid)
 
     def answer(self) -> tuple[list[int], Used]:
@@ -134,17 +123,8 @@ class Process:
 
         Return its numbers and its usage since it was ready. Raises TestbedError.
         """
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        line = self._line()
-        if not line:
-            raise TestbedError(f"{self._process.args!r}: it failed")
-        return [int(word) for word in line.split()], Used.by(self.pid).since(self._before)
-
-    def _line(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
+        numbers = [int(word) for word in self.ask().split()]
+        return numbers, Used.by(self.pid).since(self._before)
 
 
 def make_frames(folder: Path, kind: Kind) -> Path:
@@ -210,22 +190,16 @@ def _dropped_between(pid: int) -> int:
 @contextmanager
 def _veth(pid: int) -> Iterator[None]:
     """Create a veth pair from the namespace of a process to this namespace, for the with block."""
-    _run(f"ip link add {INTERFACE} address {MAC} type veth peer {SENDERS_INTERFACE} "
+    run_command(f"ip link add {INTERFACE} address {MAC} type veth peer {SENDERS_INTERFACE} "
          f"address {SENDER_MAC} netns {pid}")  # fmt: skip
     try:
-        _run(f"ip address add {COLLECTOR}/24 dev {INTERFACE}")
-        _run(f"ip link set {INTERFACE} up")
+        run_command(f"ip address add {COLLECTOR}/24 dev {INTERFACE}")
+        run_command(f"ip link set {INTERFACE} up")
         yield
     finally:
-        _run(f"ip link delete {INTERFACE}")
+        run_command(f"ip link delete {INTERFACE}")
 
 
 def _tool(*names: str) -> Path:
     """Compile one of the C programs in this folder from these files and return its path."""
     return program([C_FOLDER / f"{name}.c" for name in names])
-
-
-def _run(command: str) -> None:
-    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise TestbedError(f"{command}: {done.stderr.strip()}")

@@ -91,16 +91,6 @@ def write_frames(path: Path, frames: Sequence[bytes]) -> None:
     path.write_bytes(b"".join(struct.pack("<I", len(each)) + each for each in frames))
 
 
-def frames_in(path: Path) -> list[bytes]:
-    """Read a file written by write_frames()."""
-    content, found, at = path.read_bytes(), [], 0
-    while at < len(content):
-        (length,) = struct.unpack_from("<I", content, at)
-        found.append(content[at + 4 : at + 4 + length])
-        at += 4 + length
-    return found
-
-
 def _framed(content: Packet, mac: str) -> bytes:
     network = IP(src=WRITER.address, dst=COLLECTOR, flags="DF")
     return bytes(Ether(src=SENDER_MAC, dst=mac) / network / content)

@@ -6,7 +6,8 @@ from enum import IntEnum
 from itertools import cycle, islice
 
 from ebpf.threats.alerts import Kind
-from experiments.shared.xdp.frames import DEVICE_MAC, SENDER_MAC, checksum
+from experiments.shared.xdp.frames import DEVICE_MAC, SENDER_MAC
+from telemark.apps.headers import internet_checksum
 
 LENGTH = 128  # frame length in bytes, without the frame check sequence
 HOSTS = 682  # number of hosts with clean traffic; six packets per host fill one window
@@ -93,6 +94,6 @@ def _udp(
 def _ipv4(source: int, destination: int, protocol: int, payload: bytes, label: Label) -> bytes:
     words = (0x4500, LENGTH - 14, label, 0, 64 << 8 | protocol)
     ends = struct.pack(">II", source, destination)
-    check = checksum(struct.pack(">6H", *words, 0) + ends)
+    check = internet_checksum(struct.pack(">6H", *words, 0) + ends)
     header = struct.pack(">6H", *words, check) + ends
     return (DEVICE_MAC + SENDER_MAC + b"\x08\0" + header + payload).ljust(LENGTH, b"\0")

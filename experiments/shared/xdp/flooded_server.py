@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import NamedTuple
 
 from ebpf.datapath.ddos_filter import SOURCE, Filter
@@ -24,6 +23,7 @@ from experiments.shared.xdp.frames import ADDRESS, DEVICE_MAC, PORT
 from experiments.shared.xdp.settings import set_realtime_priority
 from experiments.shared.xdp.transactions import End
 from experiments.shared.xdp.veth_setup import VethPair
+from telemark.backends.real.scheduling import set_priority
 
 LAST_NICE = 19
 LOOP = "import os, sys\nwhile os.getppid() == int(sys.argv[1]): pass"
@@ -48,11 +48,7 @@ class Awake:
         self._process = subprocess.Popen(command, start_new_session=True)
         os.sched_setaffinity(self._process.pid, {core})
         os.sched_setscheduler(self._process.pid, os.SCHED_IDLE, os.sched_param(0))
-        group = Path(f"/proc/{self._process.pid}/autogroup")
-        # The scheduler gives each session its own weight, even a session with only an idle process
-        # (autogroups in sched(7)).
-        if group.exists():
-            group.write_text(f"{LAST_NICE}\n")
+        set_priority(self._process.pid, LAST_NICE)  # also of its session, which has a weight
 
     def close(self) -> None:
         self._process.kill()

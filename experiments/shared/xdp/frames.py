@@ -3,6 +3,8 @@
 import struct
 from collections.abc import Iterator
 
+from telemark.apps.headers import internet_checksum
+
 DEVICE_MAC, SENDER_MAC = bytes.fromhex("020000000001"), bytes.fromhex("020000000002")
 ADDRESS, NETWORK = "10.0.0.1", "10.0.0.0/8"
 PORT = 9  # port of the discard service
@@ -22,14 +24,6 @@ def _flows(count: int, port: int, destination: str) -> Iterator[bytes]:
         # IHL and version, TOS, length, identification, fragment, TTL, protocol, checksum
         words = (0x4500, LENGTH - 14, 0, 0, 64 << 8 | 17, 0)
         header = struct.pack(">6H", *words) + source + to
-        header = struct.pack(">6H", *words[:5], checksum(header)) + header[12:]
+        header = struct.pack(">6H", *words[:5], internet_checksum(header)) + header[12:]
         udp = struct.pack(">4H", 1024 + number % 60_000, port, LENGTH - 34, 0)
         yield (DEVICE_MAC + SENDER_MAC + b"\x08\0" + header + udp).ljust(LENGTH, b"\0")
-
-
-def checksum(header: bytes) -> int:
-    """Return the Internet checksum (RFC 1071) of an even number of bytes."""
-    total = sum(struct.unpack(f">{len(header) // 2}H", header))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF

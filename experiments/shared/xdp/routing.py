@@ -11,9 +11,10 @@ from ebpf.datapath import router
 from ebpf.loader import attach_xdp, load
 from experiments.shared.xdp.dropping import PROGRAMS, count_dropped, passing
 from experiments.shared.xdp.forwarding import NEXT_HOP_MAC, set_up_stack
-from experiments.shared.xdp.frames import DEVICE_MAC, LENGTH, SENDER_MAC, checksum
+from experiments.shared.xdp.frames import DEVICE_MAC, LENGTH, SENDER_MAC
 from experiments.shared.xdp.interleaved_rounds import Candidate, ReadyCandidate
 from experiments.shared.xdp.veth_setup import DEVICE, OUT, SINK, VethPair
+from telemark.apps.headers import internet_checksum
 
 NEXT_HOP = "192.168.0.2"
 TTL_AND_MACS = 34  # number of bytes that a router may change: Ethernet and IPv4 headers
@@ -43,7 +44,7 @@ def _frame(destination: int) -> bytes:
     source = bytes((10, 1, 0, 1))
     ends = source + destination.to_bytes(4, "big")
     header = struct.pack(">6H", *words, 0) + ends
-    header = struct.pack(">6H", *words, checksum(header)) + ends
+    header = struct.pack(">6H", *words, internet_checksum(header)) + ends
     udp = struct.pack(">4H", 1024, 9, LENGTH - 34, 0)
     return (DEVICE_MAC + SENDER_MAC + b"\x08\0" + header + udp).ljust(LENGTH, b"\0")
 

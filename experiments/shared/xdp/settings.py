@@ -48,7 +48,5 @@ def set_realtime_priority(process_id: int, priority: int) -> None:
 
 def require_real_time(options: argparse.Namespace) -> None:
     """Raise TestbedError for virtual time or the target bmv2."""
-    if options.time == "virtual":
-        raise TestbedError("--time virtual: eBPF programs need a kernel; use --time real")
-    if options.target == "bmv2":
-        raise TestbedError("--target bmv2: this experiment has no switch; remove the option")
+    cli.require_time(options, "real", "eBPF programs need a kernel")
+    cli.require_minip4(options, "this experiment has no switch")

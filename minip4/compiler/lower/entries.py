@@ -28,8 +28,8 @@ def entries_of(
             "no entries",
         )
     entries = []
-    priority = _Priorities(table, environment)
-    for entry in table.entries or []:
+    numbers = _Priorities(table, environment).numbers
+    for entry, number in zip(table.entries or [], numbers, strict=True):
         keys = [
             _match(element, field, keyset, environment)
             for element, field, keyset in zip(table.keys, result.keys, entry.keys, strict=True)
@@ -37,7 +37,6 @@ def entries_of(
         assert entry.action.action is not None
         action = actions[entry.action.action]
         data = action_data(entry.action, environment)
-        number = priority.of(entry)
         entries.append(ir.Entry(entry.source, keys, action, data, number))
     return entries
 
@@ -115,8 +114,7 @@ class _Priorities:
         self._delta = 1 if delta is None else evaluate_number(delta.value, environment)
         entries = table.entries or []
         self._given = [self._written(e) for e in entries]
-        self._next: list[int] = self._number_all(entries)
-        self._used = 0
+        self.numbers = self._number_all(entries)
 
     def _written(self, entry: syntax.Entry) -> int | None:
         if entry.priority is not None:
@@ -146,11 +144,6 @@ class _Priorities:
             return numbers
         top = max(numbers)
         return [top - n + 1 for n in numbers]
-
-    def of(self, entry: syntax.Entry) -> int:
-        number = self._next[self._used]
-        self._used += 1
-        return number
 
 
 def _check_range(entries: list[syntax.Entry], priorities: list[int]) -> None:

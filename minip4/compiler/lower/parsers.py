@@ -156,7 +156,7 @@ class Parsers:
         state.keys = keys
         for case in select.cases:
             target = self._target(case.target, names, end)
-            value_set = self._value_set(case, keys)
+            value_set = self._value_set(case)
             if value_set is not None:
                 state.cases.append(ir.ValueSetCase(value_set, target))
                 continue
@@ -186,7 +186,7 @@ class Parsers:
             )
         return self._no_match
 
-    def _value_set(self, case: syntax.SelectCase, keys: list[ir.Expression]) -> str | None:
+    def _value_set(self, case: syntax.SelectCase) -> str | None:
         for key in case.keys:
             if isinstance(key, syntax.Name) and isinstance(key.declaration, syntax.ValueSet):
                 if len(case.keys) > 1:

@@ -58,9 +58,7 @@ class Storage:
         program.header_types.append(self._scalars)
         self._instance(ir.SCALARS, ir.SCALARS_TYPE, is_metadata=True)
 
-    def allocate(
-        self, of: types.Type, name: str, source: syntax.Source, separator: str = "."
-    ) -> places.Place:
+    def allocate(self, of: types.Type, name: str, source: syntax.Source) -> places.Place:
         """Allocate a variable."""
         of = types.strip_newtypes(of)
         scalar = scalar_type(of)
@@ -81,7 +79,7 @@ class Storage:
         members = field_types(of)
         if members is None:
             raise P4Error(f"a variable cannot have type {of} on this target", source)
-        prefix = f"{name}{separator}" if name else ""
+        prefix = f"{name}." if name else ""
         return places.Group(
             {n: self.allocate(t, f"{prefix}{n}", source) for n, t in members.items()}
         )

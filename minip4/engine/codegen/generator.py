@@ -141,9 +141,9 @@ class Generator:
         lvalue, field = self.expressions.lvalue(target)
         return [self.expressions.store_code(lvalue, field.width, code, 64)]
 
-    def _get(self, name: str, fallback: str = "0") -> str:
+    def _get(self, name: str) -> str:
         target = self.statements.find_standard(name)
-        return fallback if target is None else self.expressions.word(target)
+        return "0" if target is None else self.expressions.word(target)
 
     def _function(self, head: str, lines: Lines) -> str:
         body = "\n".join(f"    {line}" for line in lines)

@@ -9,10 +9,17 @@ from minip4.engine.codegen.parser import ParserCode
 from minip4.engine.codegen.state import Lines
 from minip4.engine.codegen.variables import fields_of
 from minip4.engine.errors import NotSupported
-from minip4.engine.tna import metadata as names
 from minip4.engine.tna.check import check_program, primitives
 from minip4.engine.tna.primitives import TnaStatements
 from minip4.engine.tna.tables import TnaTables
+
+# names of TNA's intrinsic metadata in a program's JSON
+TO_DEPARSER, TO_TM = "ig_intr_md_for_dprsr", "ig_intr_md_for_tm"
+FROM_PARSER, FROM_EGRESS_PARSER = "ig_intr_md_from_prsr", "eg_intr_md_from_prsr"
+TO_EGRESS_DEPARSER, TO_PORT = "eg_intr_md_for_dprsr", "eg_intr_md_for_oport"
+TNA_METADATA = (TO_DEPARSER, TO_TM, FROM_PARSER, FROM_EGRESS_PARSER, TO_EGRESS_DEPARSER, TO_PORT)
+# headers that the engine writes before a frame
+INGRESS_HEADER, EGRESS_HEADER = "ig_intr_md", "eg_intr_md"
 
 LONGEST_PREFIX = 64  # bytes of intrinsic metadata in front of a frame; less than TNA_ROOM in tna.h
 RECIRCULATION_PORTS = (68, 196, 324, 452)  # one per pipe, as in pipeline.c
@@ -54,7 +61,7 @@ _DISPATCHED_DEPARSERS = {"deparse_ingress": "return false;", "deparse": "return 
 
 class TnaGenerator(Generator):
     prelude = PRELUDE + '#include "tna.h"\n'
-    standard = names.TNA_METADATA
+    standard = TNA_METADATA
     statements_type = TnaStatements
     tables_type = TnaTables
     functions = (*Generator.functions, "enter_egress", "parse_egress", "deparse_ingress")
@@ -78,7 +85,7 @@ class TnaGenerator(Generator):
             suffix = self._suffix(i)
             lines.append(self._pipeline("ingress", ingress, [], self._after_ingress_of(i), suffix))
         for i, pipeline in enumerate(self._tna.pipelines):
-            after = self._parser_error(names.FROM_EGRESS_PARSER)
+            after = self._parser_error(FROM_EGRESS_PARSER)
             lines += self._parsers("parse_egress", i, pipeline.parsers[1], after)
             egress, suffix = pipeline.names[1], self._suffix(i)
             lines.append(self._pipeline("egress", egress, [], self._after_egress_of(i), suffix))
@@ -112,7 +119,7 @@ class TnaGenerator(Generator):
             lines += [
                 code.deparser(ingress.order, [], f"deparse_ingress{suffix}", self._ingress_bytes()),
                 code.deparser(
-                    egress.order, [], f"deparse{suffix}", self._prefix_bytes(names.EGRESS)
+                    egress.order, [], f"deparse{suffix}", self._prefix_bytes(EGRESS_HEADER)
                 ),
             ]
         # last, because they leave out the fields that no other code reads
@@ -170,7 +177,7 @@ class TnaGenerator(Generator):
         offsets = bit_offsets(instance.type)
         widths = {f.name: f.width for f in instance.type.fields}
         needed = [name for name in values if name in offsets]
-        if self._is_only_extracted(instance, egress=header == names.EGRESS):
+        if self._is_only_extracted(instance, egress=header == EGRESS_HEADER):
             fields = {f.name: f for f in instance.type.fields}
             unread = [n for n in needed if not self.layout.is_kept(instance.type, fields[n])]
             self._left_out += [(instance.type, fields[name]) for name in unread]
@@ -213,7 +220,7 @@ class TnaGenerator(Generator):
 
     def _ingress_bytes(self) -> int:
         """Return the number of metadata bytes in front of a received frame."""
-        return self._prefix_bytes(names.INGRESS) + self._tna.port_metadata_bytes
+        return self._prefix_bytes(INGRESS_HEADER) + self._tna.port_metadata_bytes
 
     # --- ingress ---------------------------------------------------------------------------
 
@@ -228,10 +235,10 @@ class TnaGenerator(Generator):
                 '_Static_assert(offsetof(struct phv, tna) == sizeof(struct phv_start), "");',
                 "h->start.packet_length = h->start.ingress_length = c->packet->length;",
                 "h->start.truncate_to = UINT32_MAX;",
-                *self._set_field(names.TO_TM, "ucast_egress_port", str(NO_PORT)),
-                *self._set_field(names.FROM_PARSER, "global_tstamp", "tna_now_ns(c)"),
+                *self._set_field(TO_TM, "ucast_egress_port", str(NO_PORT)),
+                *self._set_field(FROM_PARSER, "global_tstamp", "tna_now_ns(c)"),
                 f"uint8_t *at = tna_prepend(c->packet, {size});",
-                *self._prefix(names.INGRESS, values),
+                *self._prefix(INGRESS_HEADER, values),
                 f"h->tna.prefix_bytes = {size};",
                 f"h->tna.metadata_bytes = {self._tna.port_metadata_bytes};",
             ],
@@ -251,7 +258,7 @@ class TnaGenerator(Generator):
         rejects = f"error != {errors['NoError']}"
         if self._reads_parser_error(ingress):
             rejects = f"error == {errors['NoMatch']}"
-        return [*self._parser_error(names.FROM_PARSER), f"h->tna.is_rejected = {rejects};"]
+        return [*self._parser_error(FROM_PARSER), f"h->tna.is_rejected = {rejects};"]
 
     def _reads_parser_error(self, ingress: str) -> bool:
         found = [
@@ -260,7 +267,7 @@ class TnaGenerator(Generator):
             for ref in fields_of(node)
         ]
         return any(
-            ref.header.name == names.FROM_PARSER and ref.field.name == "parser_err" for ref in found
+            ref.header.name == FROM_PARSER and ref.field.name == "parser_err" for ref in found
         )
 
     def _after_ingress_of(self, pipeline: int) -> Lines:
@@ -276,15 +283,15 @@ class TnaGenerator(Generator):
         }
         return [
             *self.statements.body(self.program.deparsers[2 * pipeline].primitives),
-            *(self._request(name, names.TO_TM, field) for name, field in tm.items()),
-            self._request("drop_ctl", names.TO_DEPARSER, "drop_ctl"),
-            self._request("mirrors_outgoing", names.TO_DEPARSER, "mirror_io_select"),
+            *(self._request(name, TO_TM, field) for name, field in tm.items()),
+            self._request("drop_ctl", TO_DEPARSER, "drop_ctl"),
+            self._request("mirrors_outgoing", TO_DEPARSER, "mirror_io_select"),
         ]
 
     # --- egress ----------------------------------------------------------------------------
 
     def _enter_egress(self) -> str:
-        size = self._prefix_bytes(names.EGRESS)
+        size = self._prefix_bytes(EGRESS_HEADER)
         return self._function(
             "void program_enter_egress(struct context *c)",
             [
@@ -293,19 +300,19 @@ class TnaGenerator(Generator):
                 " sizeof *h - sizeof(struct phv_start) - sizeof(struct tna));",
                 "uint64_t now_ns UNUSED = tna_now_ns(c), length UNUSED = c->packet->length;",
                 "h->start.packet_length = h->start.ingress_length = c->packet->length;",
-                *self._set_field(names.FROM_EGRESS_PARSER, "global_tstamp", "now_ns"),
-                *self._set_field(names.TO_EGRESS_DEPARSER, "mirror_io_select", "1"),
+                *self._set_field(FROM_EGRESS_PARSER, "global_tstamp", "now_ns"),
+                *self._set_field(TO_EGRESS_DEPARSER, "mirror_io_select", "1"),
                 f"h->tna.prefix_bytes = {size};",
                 f"uint8_t *at UNUSED = tna_prepend(c->packet, {size});",
-                *self._prefix(names.EGRESS, _OF_EGRESS),
+                *self._prefix(EGRESS_HEADER, _OF_EGRESS),
             ],
         )
 
     def _after_egress_of(self, pipeline: int) -> Lines:
         return [
             *self.statements.body(self.program.deparsers[2 * pipeline + 1].primitives),
-            self._request("drop_ctl", names.TO_EGRESS_DEPARSER, "drop_ctl"),
-            self._request("mirrors_outgoing", names.TO_EGRESS_DEPARSER, "mirror_io_select", "1"),
+            self._request("drop_ctl", TO_EGRESS_DEPARSER, "drop_ctl"),
+            self._request("mirrors_outgoing", TO_EGRESS_DEPARSER, "mirror_io_select", "1"),
         ]
 
     def _setters(self) -> str:

@@ -6,16 +6,16 @@ from finsy.proto import p4r
 
 from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.rates import (
-    MODIFY,
     Operation,
     Undo,
     check_count,
+    check_modify,
     counter_data,
     nothing,
 )
 from minip4.runtime.p4info import p4data
 from minip4.runtime.p4info.schema import Schema
-from minip4.runtime.status import engine_calls, invalid, out_of_range
+from minip4.runtime.status import engine_calls, out_of_range
 
 
 def check_index(what: str, index: int, size: int) -> int:
@@ -46,8 +46,7 @@ class Counters:
         counter = self._schema.counter(message.counter_id)
         name = counter.preamble.name
         what = f"counter {name}"
-        if kind != MODIFY:
-            raise invalid(f"{what}: it can only be modified")
+        check_modify(what, kind)
         data = message.data
         check_count(what, data)
         cells = indices(what, message, self._dataplane.counter_size(name))
@@ -101,8 +100,7 @@ class Registers:
         register = self._schema.register(message.register_id)
         name = register.preamble.name
         what = f"register {name}"
-        if kind != MODIFY:
-            raise invalid(f"{what}: it can only be modified")
+        check_modify(what, kind)
         value = p4data.decode_cell(message.data, register.type_spec, self._schema, what)
         cells = indices(what, message, register.size)
 

@@ -97,13 +97,13 @@ class Digests:
             stream = self._streams.get(sample.name)
             if stream is not None:
                 self._take(stream, tuple(sample.values), now_ns)
-        for name, stream in self._streams.items():
+        for stream in self._streams.values():
             _expire(stream, now_ns)
             limit = stream.entry.config.max_list_size or MAX_LIST_SIZE
             while len(stream.waiting) >= limit:
-                self._send(name, stream, limit, now_ns, send)
+                self._send(stream, limit, now_ns, send)
             if stream.waiting and now_ns >= stream.since_ns + stream.entry.config.max_timeout_ns:
-                self._send(name, stream, limit, now_ns, send)
+                self._send(stream, limit, now_ns, send)
 
     def _take(self, stream: _Stream, sample: _Sample, now_ns: int) -> None:
         timeout_ns = stream.entry.config.ack_timeout_ns
@@ -117,7 +117,6 @@ class Digests:
 
     def _send(
         self,
-        name: str,
         stream: _Stream,
         limit: int,
         now_ns: int,

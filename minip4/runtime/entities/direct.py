@@ -6,10 +6,10 @@ from finsy.proto import p4r
 
 from minip4.runtime.dataplane import Dataplane
 from minip4.runtime.entities.rates import (
-    MODIFY,
     Operation,
     Undo,
     check_count,
+    check_modify,
     counter_data,
     nothing,
 )
@@ -30,8 +30,7 @@ class DirectCounters:
         """Check an update of the counter of an entry and return the operation."""
         table = self._table(message.table_entry.table_id)
         what = f"direct counter of table {table.name}"
-        if kind != MODIFY:
-            raise invalid(f"{what}: it can only be modified")
+        check_modify(what, kind)
         entry, data = message.table_entry, message.data
         if entry.is_default_action:
             raise invalid(f"{what}: the default action has no counter")

@@ -12,6 +12,7 @@ from minip4.runtime.entities.rates import (
     Operation,
     Rates,
     Undo,
+    check_modify,
     decode_counts,
     decode_rates,
     encode_counts,
@@ -24,11 +25,6 @@ from minip4.runtime.status import engine_calls, invalid
 
 # if the rates are None, all packets are green; if the counts are None, they do not change
 _Settings = tuple[Rates | None, ColourCounts | None]
-
-
-def check_write(what: str, kind: int, message: p4r.MeterEntry | p4r.DirectMeterEntry) -> None:
-    if kind != MODIFY:
-        raise invalid(f"{what}: it can only be modified")
 
 
 def decode_settings(what: str, message: p4r.MeterEntry | p4r.DirectMeterEntry) -> _Settings:
@@ -53,7 +49,7 @@ class Meters:
         meter = self._schema.meter(message.meter_id)
         name = meter.preamble.name
         what = f"meter {name}"
-        check_write(what, kind, message)
+        check_modify(what, kind)
         settings = decode_settings(what, message)
         cells = indices(what, message, meter.size)
 
@@ -113,7 +109,7 @@ class DirectMeters:
         """
         table = self._table(message.table_entry.table_id)
         what = f"direct meter of table {table.name}"
-        check_write(what, kind, message)
+        check_modify(what, kind)
         entry = message.table_entry
         if entry.is_default_action:
             raise invalid(f"{what}: the default action has no meter")

@@ -18,6 +18,12 @@ function restores the data stored outside of the engine.
 """
 
 
+def check_modify(what: str, kind: int) -> None:
+    """Reject other kinds of updates than MODIFY."""
+    if kind != MODIFY:
+        raise invalid(f"{what}: it can only be modified")
+
+
 def nothing() -> None:
     """Do nothing. This is the undo function of operations that change only the engine."""
 

@@ -6,10 +6,10 @@ from finsy.proto import p4r
 
 from minip4.engine.keys import Exact
 from minip4.runtime.dataplane import Dataplane
-from minip4.runtime.entities.rates import MODIFY, Operation, Undo
+from minip4.runtime.entities.rates import MODIFY, Operation, Undo, check_modify
 from minip4.runtime.p4info.match import decode_key
 from minip4.runtime.p4info.schema import MatchType, Schema
-from minip4.runtime.status import Code, StatusError, engine_calls, invalid, unimplemented
+from minip4.runtime.status import Code, StatusError, engine_calls, unimplemented
 
 
 class ValueSets:
@@ -24,8 +24,7 @@ class ValueSets:
         """Check the new content of a value set and return the operation."""
         value_set = self._schema.value_set(message.value_set_id)
         what = f"value set {value_set.preamble.name}"
-        if kind != MODIFY:
-            raise invalid(f"{what}: it can only be modified")
+        check_modify(what, kind)
         if len(message.members) > value_set.size:
             raise StatusError(
                 Code.RESOURCE_EXHAUSTED,

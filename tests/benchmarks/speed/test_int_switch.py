@@ -24,9 +24,3 @@ def test_a_short_run_measures_every_role(tmp_path: Path) -> None:
     assert len(samples) == 9
     assert all(5 < ns < 100_000 for ns in samples.values())
     assert samples["INT, sink with a report per packet"] > samples["INT, sink"]
-
-
-def test_bmv2_is_refused(tmp_path: Path) -> None:
-    done = run(tmp_path, "--target", "bmv2")
-    assert done.returncode == 2
-    assert "bmv2" in done.stderr.splitlines()[-1]

@@ -45,12 +45,6 @@ def test_without_ns3_the_error_has_a_remedy(tmp_path: Path) -> None:
     assert not (tmp_path / "summary.json").exists()
 
 
-def test_real_time_is_refused(tmp_path: Path) -> None:
-    done = run(tmp_path)
-    assert done.returncode == 2
-    assert "add --time virtual" in done.stderr.splitlines()[-1]
-
-
 def test_the_output_of_ns3_is_parsed(ns3: ModuleType) -> None:
     assert ns3.parse_outcome(OUTPUT) == ns3.Outcome(10, 43, 0.25, 2.5e-05, 22.9, 0)
 

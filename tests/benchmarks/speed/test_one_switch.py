@@ -15,9 +15,3 @@ def test_all_packets_arrive(tmp_path: Path) -> None:
         rows = [*csv.DictReader(file)]
     assert {row["received"] for row in rows} == {"100000"}
     assert min(float(row["cpu_s"]) for row in rows) > 0
-
-
-def test_real_time_is_refused(tmp_path: Path) -> None:
-    done = loaded.run(SCRIPT, "--out", str(tmp_path))
-    assert done.returncode == 2
-    assert "add --time virtual" in done.stderr

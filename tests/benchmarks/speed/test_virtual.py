@@ -34,12 +34,6 @@ def test_fabrics_deliver_every_packet(tmp_path: Path) -> None:
     assert "holds" in done.stdout
 
 
-def test_real_time_is_refused(tmp_path: Path) -> None:
-    done = run(tmp_path)
-    assert done.returncode == 2
-    assert "add --time virtual" in done.stderr.splitlines()[-1]
-
-
 @pytest.fixture
 def virtual(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(SCRIPT.parent))

@@ -20,7 +20,6 @@ from collectors.roce.softnic import Limits, SoftNic
 OWN, PEER = "10.0.0.2", "10.0.0.1"
 MACS = ("02:00:00:00:00:02", "02:00:00:00:00:01")
 PORT, COUNT, CHUNK = 18515, 3_000, 50
-OFTEN = (0, 1, 0x7F, 0x80, 0xFF)
 
 
 def damaged(frame: bytes, rng: random.Random) -> bytes:

@@ -23,7 +23,7 @@ PROGRAM = "p4src/int/int.p4"
     ],
 )
 def test_it_is_refused(name: str, options: dict[str, object], words: str, tmp_path: Path) -> None:
-    usual = {"quick": True, "time": "virtual", "program": PROGRAM, "loss": None}
+    usual = {"quick": True, "time": "virtual", "target": "minip4", "program": PROGRAM, "loss": None}
     experiment = module(f"int_{name}").experiment
     with pytest.raises(TestbedError, match=words):
         virtually(tmp_path, lambda run: experiment(Namespace(**usual, **options), run))

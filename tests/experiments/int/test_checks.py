@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scripts import from_file, module
+from scripts import EXPERIMENTS, from_file, module
 from virtual_networks import virtually
 
 from collectors.int.native import ParseStatus
 from telemark.results.report import Check
 
 int_path, int_loss, loss = (
-    from_file("int_path"),
+    from_file(EXPERIMENTS / "int_path.py"),
     module("int_loss"),
     module("experiments.shared.int.loss"),
 )

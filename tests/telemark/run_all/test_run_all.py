@@ -13,7 +13,7 @@ import pytest
 from telemark.backends.real.targets.bmv2 import PROGRAM as BMV2
 from telemark.errors import TestbedError
 from telemark.results.reference import Comparison
-from telemark.run_all import durations, up_to_date
+from telemark.run_all import up_to_date
 from telemark.run_all.__main__ import main
 
 EXPERIMENT = """
@@ -323,12 +323,12 @@ def test_the_summary_on_bmv2_has_the_rates(experiments: Experiments) -> None:
 
 def test_time_to_go_is_that_of_the_last_run(tmp_path: Path) -> None:
     notes = up_to_date.FinishedRuns(tmp_path)
-    assert durations.expected_s("e", ["--quick"], notes) == durations.QUICK_S
+    assert up_to_date.expected_s("e", ["--quick"], notes) == up_to_date.QUICK_S
     notes.add("e", "key", ["--quick"], 3.14)
     notes.add("e", "key", [], 99.0)
     again = up_to_date.FinishedRuns(tmp_path)
-    assert durations.expected_s("e", ["--quick"], again) == 3.1
-    assert durations.expected_s("e", [], again) == 99.0
+    assert up_to_date.expected_s("e", ["--quick"], again) == 3.1
+    assert up_to_date.expected_s("e", [], again) == 99.0
 
 
 @pytest.mark.parametrize(
