@@ -85,6 +85,13 @@ def test_a_server_responds_only_to_its_token(server: tuple[WatchServer, str]) ->
     assert status_of(url + "unknown") == 404
 
 
+def test_an_address_without_the_last_slash_leads_to_the_page(
+    server: tuple[WatchServer, str],
+) -> None:
+    with urllib.request.urlopen(server[1][:-1]) as response:
+        assert response.url == server[1]
+
+
 def test_a_page_shows_the_name_as_text(server: tuple[WatchServer, str]) -> None:
     with urllib.request.urlopen(server[1]) as response:
         assert "<h1>&lt;name&gt; " in response.read().decode()
