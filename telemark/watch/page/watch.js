@@ -57,6 +57,7 @@ function layOut(nodes, edges) {
   const count = nodes.length, hops = distancesOf(count, edges), fabric = fabricOf(nodes, edges, hops);
   if (fabric) return fabric;
   const right = farthest(hops[0]), left = farthest(hops[right]); // often the receiver and the sender
+  if (hops[left][right] === count - 1) return hops[left].map(x => [x / (count - 1 || 1), .5]); // a chain
   const side = farthest(hops[left].map((value, i) => Math.min(value, hops[right][i])));
   let at = hops.map((own, i) => [own[left] - own[right] + .01 * i, own[side] + .5 * Math.sin(7 * i)]);
   const rounds = Math.min(100, Math.ceil(4e6 / (count * count)));
@@ -241,6 +242,7 @@ const step = count => now && showIndex(timeline.indexAt(now.time_ns) + count);
 const goLive = () => now && showIndex(Infinity);
 
 function toggleLive() {
+  if (!now) return;
   if (!isLive) return goLive();
   isLive = false;
   requestDraw();
