@@ -32,7 +32,7 @@ class Quantity(NamedTuple):
 
 
 QUEUE = Quantity("queue", "occupancy", Bit.QUEUE, 1, "packets")
-LATENCY = Quantity("hop latency", "latency_ns", Bit.LATENCY, 1000, "us")
+LATENCY = Quantity("hop latency", "latency_ns", Bit.LATENCY, 1000, "µs")
 
 
 class LiveReports:

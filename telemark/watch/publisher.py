@@ -186,12 +186,17 @@ class Publisher:
         self._resumed_s = time.monotonic()
 
     def _wait(self) -> None:
-        """Wait for as long as the last step lasts at the speed that the user selects."""
+        """Wait for as long as the last step lasts at the speed that the user selects.
+
+        A longer step than this speed allows, from before the user selected it, does not count as
+        a whole: 1 s of virtual time at 1 ms/s would take 1000 s.
+        """
         while True:
             left_s = None
             if self._speed:
                 since_s = time.monotonic() - self._resumed_s
-                left_s = max(self._step_ns / 1e9 / self._speed - since_s, 0.0)
+                step_s = min(self._step_ns / 1e9 / self._speed, UPDATE_S)
+                left_s = max(step_s - since_s, 0.0)
             if not select.select([self._channel], [], [], left_s)[0]:
                 return
             speeds = []

@@ -162,7 +162,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         name = self._name()
-        if name == "":
+        if name == "" and not self.path.endswith("/"):  # addresses in the page are relative
+            self.send_response(302)
+            self.send_header("Location", f"{self.path}/")
+            self.end_headers()
+        elif name == "":
             self._respond(200, "text/html; charset=utf-8", self.server.page.encode())
         elif name == "events":
             with contextlib.suppress(OSError), self.server.feed.reader():

@@ -77,4 +77,4 @@ def _loss(flow: Flow, link: tuple[Point, Point]) -> Series:
 
 def _delay(flow: Flow, method: Method) -> Series:
     quantity = "mean delay per block" if _counts_blocks(method) else "delay of a pulse"
-    return Series("AM-PM", quantity, f"flow {flow.id}", "us")
+    return Series("AM-PM", quantity, f"flow {flow.id}", "µs")

@@ -13,7 +13,7 @@ from telemark.watch.display import Display, Series
 SHOW_NS = 10_000_000  # minimum interval of decoded reports; the others are not shown
 IPV6 = 41  # next header of a tunnel
 QUANTITIES = {"queue depth": ("queue_depth", 1, "packets"),
-              "transit delay": ("transit_delay", 1000, "us")}  # fmt: skip
+              "transit delay": ("transit_delay", 1000, "µs")}  # fmt: skip
 
 
 class LiveTraces:

@@ -40,11 +40,13 @@ function pathOf({key, path}) {
 }
 
 function showFlows() {
+  const focused = shownFlows[flowRows.findIndex(({button}) => button === document.activeElement)]?.key;
   shownFlows = knownFlows(network?.flows ?? []);
   $("flows").replaceChildren();
   flowRows = shownFlows.map(flow => buttonRow("flows", flow.label, 4, () => chooseFlow(flow.key)));
   if (shownFlows.length) reveal("flows-section");
   flowRows.forEach(({cells}) => cells.slice(0, 3).forEach(cell => { cell.className = "number"; }));
+  flowRows[shownFlows.findIndex(flow => flow.key === focused)]?.button.focus({preventScroll: true});
   updateFlows();
 }
 
@@ -88,6 +90,9 @@ function showPoints({network: name, series: labels, points, truth}) {
   const key = JSON.stringify([name, ...labels]);
   let found = series.get(key);
   if (!found) {
+    // the chart follows its series to the next network, unless the user has selected an earlier one
+    const before = [...series.values()].filter(each => `${each.labels}` === `${labels}`).at(-1);
+    const isNext = !chosenSeries || (before && before === series.get(chosenSeries));
     const [source, quantity, where, unit] = labels;
     const {button, cells} = buttonRow("series", where, 5, () => chooseSeries(key));
     [cells[0].textContent, cells[3].textContent, cells[4].textContent] = [`${source}: ${quantity}`, unit, name];
@@ -96,13 +101,13 @@ function showPoints({network: name, series: labels, points, truth}) {
     series.set(key, found);
     button.setAttribute("aria-label", `${source}: ${quantity}, ${where}`);
     reveal("series-section");
+    if (isNext) chooseSeries(key);
   }
   for (const [list, more] of [[found.points, points], [found.truth, truth]]) {
     list.push(...more);
     list.splice(0, list.length - MAX_POINTS);
   }
-  if (chosenSeries) requestAnimationFrame(drawSeries);
-  else chooseSeries(key);
+  requestDrawSeries();
 }
 
 function chooseSeries(key) {
@@ -181,13 +186,16 @@ function showAlert({network: name, alert: [time, source, text]}) {
 
 // --- events ---
 
+// A browser that connects late receives thousands of messages at once.
+const requestDrawSeries = inNextFrame(drawSeries), requestShowFlows = inNextFrame(showFlows);
+
 function showMessage(message) {
   if (message.series) showPoints(message);
   if (message.alert) showAlert(message);
   if (message.path) {
     const [source, endpoints, nodes] = message.path;
     paths.set(`${message.network} ${endpoints.join(" ")}`, {name: message.network, source, endpoints, nodes});
-    requestAnimationFrame(showFlows);
+    requestShowFlows();
   }
 }
 

@@ -10,7 +10,7 @@ const $ = id => document.getElementById(id);
 // `now` is the measurement that the page shows, and `last` the one before it.
 let network = null, places = [], timeline = null, last = null, now = null, isLive = true;
 let chartBegin = 0, chartEnd = 0; // times of the first and the last measurement in the chart
-let isDrawing = false, isConnected = true;
+let isConnected = true;
 let rows = [], switchRows = new Map(), reasons = {}, selected = 0, isPaused = false, note = "";
 
 // --- layout: distances on the canvas approximate the numbers of hops (stress majorization) ---
@@ -36,10 +36,28 @@ function farthest(hops) {
   return hops.indexOf(Math.max(...hops));
 }
 
+// Rows of a fabric such as leaf-spine or fat-tree, with the hosts at the bottom. Returns null if the
+// network is no fabric: a link is within a row, or there is only one switch at the top.
+function fabricOf(nodes, edges, hops) {
+  const hosts = nodes.map((_, i) => i).filter(i => !nodes[i].is_switch);
+  const tier = nodes.map((node, i) => node.is_switch ? Math.min(...hosts.map(host => hops[i][host])) : 0);
+  const top = Math.max(...tier), rows = Array.from({length: top + 1}, () => []);
+  if (edges.some(([a, b]) => Math.abs(tier[a] - tier[b]) !== 1)) return null;
+  tier.forEach((row, i) => rows[row].push(i));
+  if (top < 2 || rows[top].length < 2) return null;
+  const near = host => hops[host].indexOf(1);
+  rows[0].sort((a, b) => near(a) - near(b) || a - b);
+  const places = [];
+  rows.forEach((row, y) => row.forEach((i, x) => { places[i] = [(x + .5) / row.length, 1 - y / top]; }));
+  return places;
+}
+
 // Returns [x, y] per node, both from 0 to 1.
-function layOut(count, edges) {
-  const hops = distancesOf(count, edges);
-  const left = farthest(hops[0]), right = farthest(hops[left]);
+function layOut(nodes, edges) {
+  const count = nodes.length, hops = distancesOf(count, edges), fabric = fabricOf(nodes, edges, hops);
+  if (fabric) return fabric;
+  const right = farthest(hops[0]), left = farthest(hops[right]); // often the receiver and the sender
+  if (hops[left][right] === count - 1) return hops[left].map(x => [x / (count - 1 || 1), .5]); // a chain
   const side = farthest(hops[left].map((value, i) => Math.min(value, hops[right][i])));
   let at = hops.map((own, i) => [own[left] - own[right] + .01 * i, own[side] + .5 * Math.sin(7 * i)]);
   const rounds = Math.min(100, Math.ceil(4e6 / (count * count)));
@@ -88,7 +106,7 @@ function setText(cell, value) {
 
 // --- drawing; coordinates are CSS pixels ---
 
-function drawDirection(pen, direction, index, at, rate, fastest, isDense) {
+function drawDirection(pen, direction, index, at, rate, fastest, hasNumber) {
   const [x0, y0] = at(direction.from), [x1, y1] = at(direction.to);
   const length = Math.max(Math.hypot(x1 - x0, y1 - y0), 1);
   const [dx, dy] = [(x1 - x0) / length, (y1 - y0) / length];
@@ -97,10 +115,10 @@ function drawDirection(pen, direction, index, at, rate, fastest, isDense) {
   pen.beginPath();
   pen.moveTo(...point(0, 3));
   pen.lineTo(...point(length, 3));
-  pen.lineWidth = 1 + 4 * Math.min(load, 1);
+  pen.lineWidth = (hasNumber ? 1 : .5) * (1 + 4 * Math.min(load, 1));
   pen.strokeStyle = colour(!rate.mbps ? "line" : !(rate.share >= .7) ? "link" : rate.share < .95 ? "focus" : "bad");
   pen.stroke();
-  if (isDense) return;
+  if (!hasNumber) return;
   const {queued = 0, on_link = 0} = now.directions[index], gone = rate.lost + rate.drops;
   if (queued + on_link) {
     pen.fillStyle = colour("ink");
@@ -118,7 +136,10 @@ function drawScene(rates) {
   const isChain = places.every(place => place[1] === .5);
   const [pen] = clean($("scene"), isChain ? 100 : Math.min(many ? 600 : 340, Math.max(220, width)));
   const height = $("scene").clientHeight;
-  const isDense = width * height < 2000 * network.nodes.length; // no room for names and numbers
+  const isDense = width * height < 2000 * network.nodes.length; // no room for names
+  const hasNumbers = width * height >= 1000 * Math.max(network.directions.length, 2 * network.nodes.length);
+  const inRow = new Map();
+  for (const [, y] of places) inRow.set(y, (inRow.get(y) ?? 0) + 1);
   const at = name => {
     const [x, y] = places[network.nodes.findIndex(node => node.name === name)];
     return [MARGIN + x * (width - 2 * MARGIN), MARGIN + y * (height - 2 * MARGIN)];
@@ -127,15 +148,23 @@ function drawScene(rates) {
   drawPath(pen, points);
   const fastest = Math.max(1e-9, ...rates.filter(rate => rate.share === null).map(rate => rate.mbps));
   network.directions.forEach((direction, index) =>
-    drawDirection(pen, direction, index, name => points.get(name), rates[index], fastest, isDense));
+    drawDirection(pen, direction, index, name => points.get(name), rates[index], fastest, hasNumbers));
   [pen.lineWidth, pen.strokeStyle] = [1, colour("quiet")];
   if (many) pen.font = "9px system-ui, sans-serif";
-  for (const {name, is_switch} of network.nodes) {
-    drawNode(pen, isDense ? "" : name, points.get(name), is_switch, isDense ? 3 : many ? 7 : 13);
-  }
+  network.nodes.forEach(({name, is_switch}, index) => {
+    const hasName = !isDense && pen.measureText(name).width + 8 < width / inRow.get(places[index][1]);
+    drawNode(pen, hasName ? name : "", points.get(name), is_switch, !hasName ? 3 : many ? 7 : 13);
+  });
 }
 
 function drawChart() {
+  if (!("queued" in now.directions[selected])) {
+    const [pen, width] = clean($("chart"), 130);
+    pen.fillStyle = colour("quiet");
+    pen.fillText("not measured: only switches count their packets", width / 2, 65);
+    chartBegin = chartEnd = now.time_ns;
+    return;
+  }
   const shown = timeline.around(now.time_ns, HISTORY);
   [chartBegin, chartEnd] = [shown[0].time_ns, shown.at(-1).time_ns];
   const values = shown.map(({time_ns, directions}) => {
@@ -157,13 +186,18 @@ function drawChart() {
   if (!isLive) drawCursor(pen, x((now.time_ns - chartBegin) / (chartEnd - chartBegin || 1)), 130);
 }
 
-function requestDraw() {
-  if (!isDrawing) requestAnimationFrame(draw);
-  isDrawing = true;
+// Returns a function that runs `work` in the next frame: once, even if it is called several times.
+function inNextFrame(work) {
+  let isRequested = false;
+  return () => {
+    if (!isRequested) requestAnimationFrame(() => { isRequested = false; work(); });
+    isRequested = true;
+  };
 }
 
+const requestDraw = inNextFrame(draw);
+
 function draw() {
-  isDrawing = false;
   if (!now) return;
   const rates = network.directions.map((_, index) => rateOf(index));
   updateFlows();
@@ -208,6 +242,7 @@ const step = count => now && showIndex(timeline.indexAt(now.time_ns) + count);
 const goLive = () => now && showIndex(Infinity);
 
 function toggleLive() {
+  if (!now) return;
   if (!isLive) return goLive();
   isLive = false;
   requestDraw();
@@ -254,10 +289,11 @@ function select(index) {
 }
 
 function showNetwork(description) {
+  const before = rows[selected]?.button.textContent;
   network = description;
   [timeline, last, now, isLive, note] = [new Timeline(network.directions.length), null, null, true, ""];
   const numbers = new Map(network.nodes.map((node, index) => [node.name, index]));
-  places = layOut(network.nodes.length, network.directions.map(each => [numbers.get(each.from), numbers.get(each.to)]));
+  places = layOut(network.nodes, network.directions.map(each => [numbers.get(each.from), numbers.get(each.to)]));
   rowObserver.disconnect();
   visibleRows.clear();
   $("links").replaceChildren();
@@ -279,7 +315,14 @@ function showNetwork(description) {
     return [name, {row, cells: numberCells(row, Object.keys(reasons).length)}];
   }));
   const isSwitch = name => network.nodes[numbers.get(name)].is_switch;
-  select(Math.max(0, network.directions.findIndex(each => isSwitch(each.from) && isSwitch(each.to))));
+  const choices = [
+    index => rows[index].button.textContent === before,
+    index => isSwitch(network.directions[index].from) && isSwitch(network.directions[index].to),
+    index => isSwitch(network.directions[index].from),
+  ];
+  const indices = [...rows.keys()];
+  select(choices.map(choice => indices.find(choice)).find(index => index !== undefined) ?? 0);
+  document.querySelectorAll(".network").forEach(part => { part.hidden = false; });
   setText($("state"), `${network.name}: starting`);
 }
 
@@ -339,6 +382,7 @@ on("end", () => {
   events.close();
   if (!note) setText($("state"), "The run has ended");
   note = ", the run has ended";
+  $("play").disabled = $("speed").disabled = true;
   draw();
 });
 events.addEventListener("error", () => { // the browser connects again, and continues after the last event

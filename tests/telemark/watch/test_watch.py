@@ -22,7 +22,7 @@ from telemark.session.run import Run
 from telemark.traffic.flows import Flow, Traffic
 from telemark.watch.display import Display
 from telemark.watch.measurement import describe, measure
-from telemark.watch.publisher import Publisher, WatchServer
+from telemark.watch.publisher import UPDATE_S, Publisher, WatchServer
 
 HEAD = f"""
 import asyncio
@@ -83,6 +83,13 @@ def test_a_server_responds_only_to_its_token(server: tuple[WatchServer, str]) ->
         assert status_of(root + path) == 403
     assert set_speed(f"{root}/wrong/", "1") == 403
     assert status_of(url + "unknown") == 404
+
+
+def test_an_address_without_the_last_slash_leads_to_the_page(
+    server: tuple[WatchServer, str],
+) -> None:
+    with urllib.request.urlopen(server[1][:-1]) as response:
+        assert response.url == server[1]
 
 
 def test_a_page_shows_the_name_as_text(server: tuple[WatchServer, str]) -> None:
@@ -267,6 +274,18 @@ def test_virtual_time_has_the_selected_speed(clock: Clock, speed: float) -> None
         assert (publisher.next_ns - begin_ns) / 1e9 == pytest.approx(
             speed * (clock.now_s - begin_s), rel=0.1
         )
+
+
+@pytest.mark.parametrize("speed", [0.001, 1e-300])
+def test_a_lower_speed_takes_effect_at_once(clock: Clock, speed: float) -> None:
+    """The step before may last 1 s of virtual time, which is 1000 s at 1 ms/s."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        publisher = Publisher(ours, Display(-1), is_virtual=True, flow_counts=-1)
+        publisher._step_ns, publisher._speed = 1e9, speed
+        publisher.start_network("name", Pair(), [], 0)
+        pace(publisher, dict, 1)
+        assert clock.waits == [UPDATE_S]
 
 
 def test_without_its_server_a_run_continues() -> None:
