@@ -21,12 +21,13 @@ import contextlib
 import ctypes
 import json
 import os
+import resource
 import socket
 import sys
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from minip4 import cli
 from minip4.errors import Minip4Error
@@ -52,19 +53,33 @@ async def serve(channel: socket.socket, *, is_sanitized: bool) -> None:
     is_closed = asyncio.Event()
 
     def receive() -> None:
-        message, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_SIZE, 2)
+        message, descriptors, flags, _ = socket.recv_fds(channel, MESSAGE_SIZE, 2)
+        if flags & socket.MSG_CTRUNC:
+            limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+            _end(f"minip4: too many open files; raise their limit, which is {limit} (ulimit -n)")
         if not message:
             loop.remove_reader(channel)
             is_closed.set()
             return
         task = loop.create_task(_run(json.loads(message), descriptors, workers))
         tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        task.add_done_callback(finish)
+
+    def finish(task: asyncio.Task[None]) -> None:
+        tasks.discard(task)
+        if (error := task.exception()) is not None:  # nobody knows the status of the switch
+            _end("".join(traceback.format_exception(error)))
 
     loop.add_reader(channel, receive)
     await is_closed.wait()
     await asyncio.gather(*tasks)
     workers.close()
+
+
+def _end(problem: str) -> NoReturn:
+    """End the process and all its switches."""
+    print(problem, file=sys.stderr, flush=True)
+    os._exit(CRASH_STATUS)
 
 
 async def _run(message: dict[str, Any], descriptors: list[int], workers: Workers) -> None:

@@ -69,7 +69,7 @@ def test_the_end_of_the_process_of_the_switches_is_reported(tmp_path: Path) -> N
     finally:
         process.kill()
     assert process.returncode == 2, errors
-    assert "the process of all switches ended by SIGKILL" in errors.splitlines()[-1]
+    assert "switches s1, s2, s3: the process of all switches (minip4) ended by SIGKILL" in errors.splitlines()[-1]
     assert "Traceback" not in errors
     assert not (tmp_path / "out" / "summary.json").exists()
     assert not folder.exists()

@@ -154,7 +154,7 @@ static uint64_t cpu_ns(const struct task *task)
     return task->earlier_cpu_ns + (uint64_t)(share * (double)now_ns(clock));
 }
 
-/* Move a task to another worker, or to none. */
+/* Assign a task to another worker, or to none. */
 static void leave(struct worker *worker, struct task *task, struct worker *to)
 {
     task->watch(task, worker->epoll_fd, false);
@@ -170,6 +170,16 @@ static void leave(struct worker *worker, struct task *task, struct worker *to)
     atomic_store(&task->worker, to); /* if it is NULL, task_stop() may now free the task */
     pthread_cond_broadcast(&workers->stopped);
     pthread_mutex_unlock(&workers->lock);
+}
+
+/* Move a task to another worker, which queues it. Until it is on that worker's stack, it stays
+ * notified, so that nobody can free it. */
+static void move(struct worker *worker, struct task *task, struct worker *to)
+{
+    bool was_notified = atomic_exchange(&task->is_notified, true);
+    leave(worker, task, to);
+    if (!was_notified) /* otherwise, it already is on a stack, or another thread puts it there */
+        put_notified(task);
 }
 
 /* Remove a task whose last round has ended. Returns false if it was notified again. */
@@ -202,8 +212,7 @@ static void run_queue(struct worker *worker)
         struct task *task = dequeue(worker);
         if (task == worker->moving) {
             worker->moving = NULL;
-            leave(worker, task, worker->destination);
-            task_notify(task);
+            move(worker, task, worker->destination);
             continue;
         }
         atomic_store_explicit(&worker->current, task, memory_order_relaxed);

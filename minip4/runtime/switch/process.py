@@ -66,7 +66,7 @@ class Switch:
 
     For `workers` and `memory_links`, see Driver. Messages are written to `log` (default: stderr). A
     line is written to `output` (default: stdout) when the switch is ready. Without --counters, the
-    counters are written there, too.
+    counters are written there, too. A trace without FILE is written to stdout.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Switch:
         controller_port = self._controller_port()
         self._settings.apply(self._engine)
         if options.trace is not None:
-            self._trace = TraceWriter(self._engine, options.trace, self._output)
+            self._trace = TraceWriter(self._engine, options.trace, sys.stdout)
         device = Device(options.device_id, self._make_engine, self._install)
         if p4info is not None:
             try:

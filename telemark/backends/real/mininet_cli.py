@@ -168,6 +168,14 @@ class CommandLine(CLI):
         words = line.split() or [UDP_RATE]
         self._iperf(words[1:], "-u", "-b", words[0])
 
+    def do_links(self, line: str) -> None:
+        """Print the links, and whether frames pass through their interfaces."""
+        super().do_links(line)
+        if any(switch.memory_links() for switch in self.mn.switches):
+            output("Frames between switches pass through memory. Their interfaces show only the "
+                   "state of the link, and tcpdump sees no frames there; for that, use "
+                   "--wires veth\n")  # fmt: skip
+
     def do_link(self, line: str) -> None:
         """Bring the links between two nodes up or down.
         Usage: link node1 node2 up|down

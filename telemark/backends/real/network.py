@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import resource
 import struct
 import subprocess
 import sys
@@ -45,6 +46,9 @@ from telemark.watch.announcement import announced
 
 # maximum number of characters of an interface name (IFNAMSIZ of <linux/if.h> - 1)
 MAX_INTERFACE = 15
+# Upper bounds of the open files, of the process of the switches and of this process: per process,
+# per switch, per host, and per port without its captures.
+SPARE_FILES, SWITCH_FILES, HOST_FILES, PORT_FILES = 64, 11, 5, 2
 FRAMES_S = 1.0  # max time for which frames are still sent after the `with` block
 # Counters of /proc/net/snmp and /proc/net/netstat. NO_ROOM and FULL_BUFFERS are counters of
 # datagrams that were dropped because a buffer was full. MALFORMED are counters of frames with a
@@ -77,6 +81,7 @@ class MininetBackend:
                 f"host {unlinked[0]}: has no link; in real time, each host needs a link"
             )
         check_interfaces(settings.topo, settings.target)
+        check_open_files(settings)
         # The process imports its modules while this process compiles programs.
         group = SwitchGroup(
             settings.folder / "switches.log",
@@ -110,7 +115,7 @@ class MininetBackend:
             host=partial(Host, mtu_bytes=settings.mtu_bytes), link=ImpairedLink,
             controller=None, autoSetMacs=True, build=False,
         )  # fmt: skip
-        exit_stack.callback(self._stop_mininet)
+        exit_stack.callback(self._stop_mininet, group)
         exit_stack.callback(self._stop_processes)
         self._mininet.topo = settings.topo
         self._mininet.build()
@@ -135,7 +140,9 @@ class MininetBackend:
         self._flow_ports |= {flow.port for flow in flows}
         publisher = self._settings.publisher
         counts = -1 if publisher is None else publisher.flow_counts
-        return ProcessTrafficDriver(hosts, self._settings.folder, flows, schedules, counts)
+        return ProcessTrafficDriver(
+            hosts, self._settings.folder, flows, schedules, counts, check_alive=self.check_alive
+        )
 
     def send_frames(self, host: str, times_ns: Sequence[int], frames: Sequence[bytes]) -> None:
         """Start a process in the host's namespace that sends raw frames."""
@@ -157,7 +164,8 @@ class MininetBackend:
         self._applications.append(process)
         return process.running
 
-    def _stop_mininet(self) -> None:
+    def _stop_mininet(self, group: SwitchGroup) -> None:
+        group.kill()  # Mininet would kill one switch after the other
         for node in self._mininet.values():  # a signal may have interrupted a command of this node
             end_command(node)
         self._mininet.stop()
@@ -306,6 +314,26 @@ def check_interfaces(topo: Topo, target: str) -> None:
                     f"node {node}: its interface name {name} exceeds {MAX_INTERFACE} characters; "
                     "use a shorter node name"
                 )
+
+
+def max_open_files(settings: Settings) -> int:
+    """Return an upper bound of the files that one process of a network opens."""
+    topo, captures = settings.topo, 3 * (settings.capture + settings.stamp_log)
+    ports = sum(topo.isSwitch(node) for link in topo.links() for node in link)
+    if settings.target == "bmv2":
+        ports *= 2  # those of the panels
+    files = SPARE_FILES + SWITCH_FILES * len(topo.switches()) + HOST_FILES * len(topo.hosts())
+    return files + (PORT_FILES + captures) * ports
+
+
+def check_open_files(settings: Settings) -> None:
+    """Raise TestbedError if the limit of open files is too low for the network."""
+    files, limit = max_open_files(settings), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if files > limit:
+        raise TestbedError(
+            f"network {settings.name}: needs up to {files} open files, but the limit is {limit}; "
+            f"as root, raise it with `ulimit -n {files}`, or use fewer switches"
+        )
 
 
 def _switch_maker(

@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -39,24 +40,32 @@ class Process(Protocol[Output_co]):
 
 
 def wait_for_output(process: Process[Output], timeout_s: float, name: str) -> Output:
-    """Wait until a process exits; return its output.
+    """Wait until a process exits; return its output. See wait_for()."""
+    return wait_for(
+        lambda left_s: process.communicate(timeout=left_s)[0], process.pid, timeout_s,
+        f"{name}: did not exit",
+    )  # fmt: skip
+
+
+def wait_for(call: Callable[[float], Output], pid: int, timeout_s: float, problem: str) -> Output:
+    """Wait for a process. `call` has a timeout in s, and may raise subprocess.TimeoutExpired.
 
     A loaded machine must cause no false timeout. Therefore, the timeout excludes time in which the
     threads of the process were runnable but did not run. On timeout, TestbedError is raised; its
-    message contains the excluded time. The process is not killed.
+    message contains `problem` and the excluded time. The process is not killed.
     """
-    deadline_s, last_wait_s = time.monotonic() + timeout_s, runqueue_wait_s(process.pid)
+    deadline_s, last_wait_s = time.monotonic() + timeout_s, runqueue_wait_s(pid)
     total_wait_s = 0.0
     while True:
         try:
-            return process.communicate(timeout=max(deadline_s - time.monotonic(), 0))[0]
+            return call(max(deadline_s - time.monotonic(), 0))
         except subprocess.TimeoutExpired:
-            wait_s = runqueue_wait_s(process.pid)
+            wait_s = runqueue_wait_s(pid)
             more_s = wait_s - last_wait_s
             if more_s <= 0:
                 raise TestbedError(
-                    f"{name}: did not exit within {timeout_s:g} s, not counting "
-                    f"{total_wait_s:.1f} s of waiting for a CPU"
+                    f"{problem} within {timeout_s:g} s, not counting {total_wait_s:.1f} s of "
+                    "waiting for a CPU"
                 ) from None
             last_wait_s, total_wait_s = wait_s, total_wait_s + more_s
             deadline_s += more_s

@@ -3,19 +3,21 @@
 import contextlib
 import json
 import math
-import selectors
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from telemark.errors import TestbedError
 
 READY = "minip4 switch: ready"
 EXIT = "exit "
+PROCESS = "the process of all switches (minip4)"
+KILL_S = 5.0  # maximum time for closing sockets
+CHANNEL_S = 30.0  # maximum time until the process has room for another message
 
 
 class GroupedSwitch:
@@ -28,10 +30,15 @@ class GroupedSwitch:
         self._group = group
         self._connection = connection
         self._output = b""
+        self._is_ready = False
 
-    def wait_ready(self) -> bool:
-        """Wait until the switch is ready; return False if it has ended."""
-        return any(line.startswith(READY) for line in self._lines())
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """Wait until the switch is ready; return False if it has ended.
+
+        Raises subprocess.TimeoutExpired.
+        """
+        self._wait(lambda: self._is_ready, timeout)
+        return self._is_ready
 
     def end(self) -> None:
         """Ask the switch to drain its queues and to write its counters."""
@@ -43,22 +50,13 @@ class GroupedSwitch:
 
     def poll(self) -> int | None:
         """Return the exit status, or None if the switch runs."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._connection, selectors.EVENT_READ)
-            while self.returncode is None and selector.select(0):
-                self._receive()
+        while self.returncode is None and self._receive(0):
+            pass
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, None]:
         """Wait until the switch has ended. Raises subprocess.TimeoutExpired."""
-        deadline_s = math.inf if timeout is None else time.monotonic() + timeout
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._connection, selectors.EVENT_READ)
-            while self.returncode is None:
-                left_s = max(deadline_s - time.monotonic(), 0)
-                if not selector.select(None if timeout is None else left_s):
-                    raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
-                self._receive()
+        self._wait(lambda: False, timeout)
         self._connection.close()
         return "", None
 
@@ -67,26 +65,33 @@ class GroupedSwitch:
             with contextlib.suppress(OSError):  # the process of all switches has just ended
                 self._connection.sendall(command)
 
-    def _lines(self) -> Iterator[str]:
-        while self.returncode is None:
-            yield from self._receive()
+    def _wait(self, is_done: Callable[[], bool], timeout: float | None) -> None:
+        """Wait until `is_done` or the end of the switch. Raises subprocess.TimeoutExpired."""
+        deadline_s = math.inf if timeout is None else time.monotonic() + timeout
+        while self.returncode is None and not is_done():
+            left_s = max(deadline_s - time.monotonic(), 0)
+            if not self._receive(None if timeout is None else left_s):
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
 
-    def _receive(self) -> list[str]:
-        """Wait for output; return its complete lines. Sets the exit status at the end."""
+    def _receive(self, timeout: float | None) -> bool:
+        """Wait for output, and evaluate its complete lines. Return False on timeout."""
+        self._connection.settimeout(timeout)
         try:
             part = self._connection.recv(1 << 16)
+        except (TimeoutError, BlockingIOError):
+            return False
         except ConnectionResetError:  # the process has ended without reading a command
             part = b""
         if not part:
             self.is_lost = True
             self.returncode = self._group.exit_status()
-            return []
+            return True
         *lines, self._output = (self._output + part).split(b"\n")
-        texts = [line.decode() for line in lines]
-        for text in texts:
+        for text in (line.decode() for line in lines):
+            self._is_ready |= text.startswith(READY)
             if text.startswith(EXIT):
                 self.returncode = int(text.removeprefix(EXIT))
-        return texts
+        return True
 
 
 class SwitchGroup:
@@ -95,7 +100,9 @@ class SwitchGroup:
     def __init__(self, log: Path, *, sanitize: bool) -> None:
         """Start the process. Its messages are written to `log`."""
         self.log = log
+        self._switches: list[GroupedSwitch] = []
         self._channel, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel.settimeout(CHANNEL_S)
         with end, log.open("w") as errors:
             command = [sys.executable, "-m", "minip4.switch_group", str(end.fileno())]
             self._process = subprocess.Popen(
@@ -110,7 +117,7 @@ class SwitchGroup:
         """Start a switch with the arguments of `minip4 switch`. Its messages are written to `log`.
 
         `memory_links` is as in minip4.ports.driver.Driver. Raises TestbedError if the process has
-        ended.
+        ended or hangs.
         """
         ours, theirs = socket.socketpair()
         message = json.dumps({"arguments": arguments, "memory_links": memory_links}).encode()
@@ -120,7 +127,13 @@ class SwitchGroup:
             except (BrokenPipeError, ConnectionResetError) as error:
                 ours.close()
                 raise TestbedError(f"switches cannot be started: {self.describe_exit()}") from error
-        return GroupedSwitch(self, ours)
+            except TimeoutError as error:
+                ours.close()
+                raise TestbedError(
+                    f"switches cannot be started: {PROCESS} did not respond within {CHANNEL_S:g} s"
+                ) from error
+        self._switches.append(GroupedSwitch(self, ours))
+        return self._switches[-1]
 
     def exit_status(self) -> int:
         """Wait for the end of the process; return its exit status."""
@@ -129,14 +142,33 @@ class SwitchGroup:
     def describe_exit(self) -> str:
         """Describe why the process has ended."""
         lines = self.log.read_text().strip().splitlines()
-        status = describe_status(self.exit_status())
-        return f"the process of all switches {status}: {lines[-1] if lines else 'no output'}"
+        status = self.exit_status()
+        silent = "no output"
+        if status == -signal.SIGKILL:
+            silent = "the kernel, for lack of memory, or another program killed it"
+        return f"{PROCESS} {describe_status(status)}: {lines[-1] if lines else silent}"
 
-    def close(self) -> None:
-        """End the process; kill the switches that run."""
-        self._channel.close()
+    def kill(self) -> None:
+        """End the process and all its switches.
+
+        Switches close their sockets at the same time; the kernel would close those of a killed
+        process one after the other. A process that hangs is killed.
+        """
+        running = [switch for switch in self._switches if switch.poll() is None]
+        for switch in running:
+            switch.kill()
+        with contextlib.suppress(OSError):  # the process has ended
+            self._channel.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if running:
+                self._process.wait(KILL_S)
         self._process.kill()
         self._process.wait()
+
+    def close(self) -> None:
+        """End the process, and close the connection to it."""
+        self.kill()
+        self._channel.close()
 
 
 def describe_status(status: int) -> str:

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -31,6 +31,7 @@ from telemark.traffic.tcp import TcpFlow, TcpRecord
 BURST = 32  # maximum number of datagrams per batch of a late sender
 MAX_LAG_NS = 500_000_000  # a sender that is later than this stops
 END_LAG_NS = 50_000_000  # max lag of a flow at its end: this time plus 1 % of the flow's duration
+CHECK_S = 1.0  # time between two checks that all switches run
 RATE_NOT_KEPT = 3  # exit status with which c/send.c reports that it did not keep its rate
 
 
@@ -190,8 +191,9 @@ class ProcessTrafficDriver:
 
     def __init__(
         self, hosts: Mapping[str, Any], folder: Path, flows: Sequence[AnyFlow],
-        schedules: Mapping[int, Schedule], counts: int,
+        schedules: Mapping[int, Schedule], counts: int, *, check_alive: Callable[[], None],
     ) -> None:  # fmt: skip
+        self._check_alive = check_alive
         self._after_ns = {flow.id: round(flow.after_s * 1e9) for flow in flows}
         self._flows: dict[int, UdpProcesses | TcpProcesses] = {
             flow.id: TcpProcesses(hosts, folder, flow, counts) if isinstance(flow, TcpFlow)
@@ -220,8 +222,18 @@ class ProcessTrafficDriver:
         """Wait until all packets are sent, and then for `drain_s`; return the records.
 
         Raises RateError, which contains the records, if a sender did not keep its rate. Raises
-        TestbedError if a program failed.
+        TestbedError if a program failed, or if a switch has stopped.
         """
+        records = asyncio.ensure_future(self._finish(drain_s))
+        try:
+            while not (await asyncio.wait([records], timeout=CHECK_S))[0]:
+                self._check_alive()
+            return records.result()
+        finally:
+            records.cancel()
+            await asyncio.wait([records])  # otherwise, stop() could not read the same pipes
+
+    async def _finish(self, drain_s: float) -> dict[int, AnyRecord]:
         late: RateError | None = None
         for flow in self._flows.values():
             try:

@@ -149,7 +149,7 @@ BMV2 = pytest.mark.skipif(shutil.which(PROGRAM) is None, reason=f"{PROGRAM} is n
 WRONG_TABLE = "await s1.write([+fy.P4TableEntry('rotues')])"
 DEAD = f"os.kill(net.switch('s1')._running.pid, 9); await asyncio.sleep(0.5); {WRONG_TABLE}"
 DEAD_BMV2 = DEAD.replace("_running", "_bmv2")
-GROUP_ENDED = "error: switch s1: the process of all switches ended by SIGKILL"
+GROUP_ENDED = "error: switch s1: the process of all switches (minip4) ended by SIGKILL"
 
 
 @pytest.mark.parametrize(

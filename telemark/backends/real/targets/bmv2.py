@@ -138,7 +138,8 @@ class Bmv2Switch(Minip4Switch):
     def check_alive(self) -> None:
         """Raise TestbedError if the panel or bmv2 has stopped unexpectedly."""
         super().check_alive()
-        self._check_bmv2()
+        if self._bmv2 is not None:
+            self._check_bmv2()
 
     def set_queue(self, port: int, **changes: Any) -> None:
         """Change `depth` (packets) and `rate_pps` of the queue of a port in bmv2."""

@@ -11,15 +11,21 @@ from mininet.node import Switch
 from minip4.runtime.switch.control import call
 from telemark.backends.backend import derive_seed
 from telemark.backends.real.bmv2_thrift.client import Thrift
-from telemark.backends.real.scheduling import wait_for_output
+from telemark.backends.real.scheduling import wait_for, wait_for_output
 from telemark.backends.real.shell import Shell
-from telemark.backends.real.switch_group import GroupedSwitch, SwitchGroup, describe_status
+from telemark.backends.real.switch_group import (
+    KILL_S,
+    GroupedSwitch,
+    SwitchGroup,
+    describe_status,
+)
 from telemark.errors import TestbedError
 from telemark.programs import Program
 from telemark.topology import links
 
 # Two runs can use the same ports, because each run has its own loopback interface.
 GRPC_BASE_PORT = 9550
+START_S = 60.0  # maximum time until a switch is ready, and the others that start with it
 STOP_S = 10.0  # maximum time for draining queues and links
 
 
@@ -70,14 +76,19 @@ class Minip4Switch(Shell, Switch):
     def start(self, _controllers: object) -> None:
         """Start the switch."""
         self._running = self._settings.group.start(
-            self._arguments(), self._memory_links(), self.log_path
+            self._arguments(), self.memory_links(), self.log_path
         )
 
     def wait_ready(self) -> None:
-        """Wait until the switch forwards and responds. Raises TestbedError if it has ended."""
-        assert self._running is not None
-        if not self._running.wait_ready():
-            raise self._ended(self._running)
+        """Wait until the switch forwards and responds.
+
+        Raises TestbedError if it has ended or hangs.
+        """
+        running = self._running
+        assert running is not None
+        problem = f"switch {self.name}: was not ready"
+        if not wait_for(running.wait_ready, running.pid, START_S, problem):
+            raise self._ended(running)
 
     def request_end(self) -> None:
         """Ask the switch to end. It then drains its queues and writes its counters."""
@@ -127,11 +138,18 @@ class Minip4Switch(Shell, Switch):
         return counters
 
     def stop(self, deleteIntfs: bool = True) -> None:
-        """Kill the switch, and remove the interfaces."""
-        if self._running is not None:
-            self._running.kill()
-            self._running.communicate()
-            self._running = None
+        """Kill the switch, and remove the interfaces.
+
+        Raises TestbedError if the switch hangs. Then the process of all switches is killed.
+        """
+        running, self._running = self._running, None
+        if running is not None:
+            running.kill()
+            try:
+                wait_for_output(running, KILL_S, f"switch {self.name}, when it was killed")
+            except TestbedError:
+                self._settings.group.kill()
+                raise
         super().stop(deleteIntfs)
 
     @property
@@ -142,7 +160,11 @@ class Minip4Switch(Shell, Switch):
         """Return the error for a switch that has ended."""
         assert ended.returncode is not None
         if ended.is_lost:
-            return TestbedError(f"switch {self.name}: {self._settings.group.describe_exit()}")
+            names = [*self._settings.device_ids]
+            return TestbedError(
+                f"{'switch' if len(names) == 1 else 'switches'} {', '.join(names)}: "
+                f"{self._settings.group.describe_exit()}"
+            )
         lines = self.log_path.read_text().strip().splitlines()
         return TestbedError(
             f"switch {self.name} {describe_status(ended.returncode)}: "
@@ -170,8 +192,8 @@ class Minip4Switch(Shell, Switch):
                 command += links.link_option(port, interface.params, seed)
         return command
 
-    def _memory_links(self) -> dict[int, tuple[str, int]]:
-        """Return the memory links of ports to other minip4 switches."""
+    def memory_links(self) -> dict[int, tuple[str, int]]:
+        """Return the memory links of ports to other minip4 switches (minip4.ports.driver)."""
         found = {}
         for interface, port in self.ports.items():
             if interface.name == "lo" or self._settings.wires != "memory":
