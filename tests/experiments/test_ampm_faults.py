@@ -69,7 +69,8 @@ def test_the_end_of_the_process_of_the_switches_is_reported(tmp_path: Path) -> N
     finally:
         process.kill()
     assert process.returncode == 2, errors
-    assert "switches s1, s2, s3: the process of all switches (minip4) ended by SIGKILL" in errors.splitlines()[-1]
+    cause = "switches s1, s2, s3: the process of all switches (minip4) ended by SIGKILL"
+    assert cause in errors.splitlines()[-1]
     assert "Traceback" not in errors
     assert not (tmp_path / "out" / "summary.json").exists()
     assert not folder.exists()
