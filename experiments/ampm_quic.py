@@ -146,11 +146,11 @@ def min_duration_s(swept_packets: Sequence[int]) -> float:
 
 def reject_short(options: argparse.Namespace) -> None:
     """Raise TestbedError if the runs are too short for the checks of the spin bit."""
-    least_s = min_duration_s(SHORT_PACKETS if is_short(options) else SWEPT_PACKETS)
-    if options.duration < least_s:
+    min_s = min_duration_s(SHORT_PACKETS if is_short(options) else SWEPT_PACKETS)
+    if options.duration < min_s:
         raise TestbedError(
-            f"--duration {options.duration:g}: expected at least {least_s:g} s, "
-            f"{least_s * 1e6 / RTT_US:.0f} round trips of {RTT_US / 1000:g} ms; "
+            f"--duration {options.duration:g}: expected at least {min_s:g} s, "
+            f"{min_s * 1e6 / RTT_US:.0f} round trips of {RTT_US / 1000:g} ms; "
             "the checks of the spin bit need an edge that a late packet causes"
         )
 
@@ -371,11 +371,11 @@ def is_spin_law(r: StreamResult) -> bool:
     return all(abs(error_us) <= RESOLUTION_US for error_us in errors_us)
 
 
-def within(samples: DelaySamples, least_us: float, spread_us: float) -> bool:
-    """Return whether all samples lie between `least_us` and `least_us` + `spread_us`."""
+def within(samples: DelaySamples, min_us: float, spread_us: float) -> bool:
+    """Return whether all samples lie between `min_us` and `min_us` + `spread_us`."""
     return (
-        samples.min_us >= least_us - RESOLUTION_US
-        and samples.max_us <= least_us + spread_us + RESOLUTION_US
+        samples.min_us >= min_us - RESOLUTION_US
+        and samples.max_us <= min_us + spread_us + RESOLUTION_US
     )
 
 

@@ -345,7 +345,7 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
     """Draw the CPU time per block (left) and the CPU utilization over the block length (right)."""
     figure, (left, right) = plots.figure(2, height_in=2.8)
     lengths_s = np.geomspace(0.1, 2 * CARRIERS_BLOCK_S, 50)
-    most_flows = max(m.flows for m in found)
+    max_flows = max(m.flows for m in found)
     for number, switches in enumerate(options.switches):
         style: dict[str, Any] = {"color": plots.COLOURS[number], "marker": plots.MARKERS[number]}
         for what, line in zip(READINGS, ("-", "--"), strict=True):
@@ -361,8 +361,8 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
                 linestyle=line, label=f"{switches:,} switches, {what}", **style,
                 markerfacecolor="white" if line == "--" else style["color"],
             )  # fmt: skip
-            if most_flows in costs:
-                share = 100 * np.mean(costs[most_flows]) / lengths_s
+            if max_flows in costs:
+                share = 100 * np.mean(costs[max_flows]) / lengths_s
                 right.plot(lengths_s, share, color=style["color"], linestyle=line, marker="")
     for axes in (left, right):
         axes.set_xscale("log")
@@ -374,7 +374,7 @@ def draw(found: Sequence[Measurement], options: argparse.Namespace) -> Figure:
     right.axhline(50, color="black", linestyle=":", label="half a block")
     right.axvline(CARRIERS_BLOCK_S, color="0.5", linestyle="-.", label="block length of RFC 8321")
     right.set_xlabel("Block length (s)")
-    right.set_ylabel(f"CPU utilization, {most_flows:,} flows (%)")
+    right.set_ylabel(f"CPU utilization, {max_flows:,} flows (%)")
     for axes in (left, right):
         plots.legend(axes, 2)
     return figure

@@ -81,7 +81,7 @@ class Link:
 class DescribedNetwork:
     """A network description.
 
-    `messages` tell the user about converted units and unsupported parts.
+    `messages` inform the user about converted units and unsupported parts.
 
     `scripts` are commands that run while the network runs, e.g. controllers. If a switch has no
     table entries, Telemark writes its program into the folder `compiled` (NAME.json,

@@ -67,7 +67,7 @@ async def serve(channel: socket.socket, *, is_sanitized: bool) -> None:
 
     def finish(task: asyncio.Task[None]) -> None:
         tasks.discard(task)
-        if (error := task.exception()) is not None:  # nobody knows the status of the switch
+        if (error := task.exception()) is not None:  # the status of the switch is unknown
             _end("".join(traceback.format_exception(error)))
 
     loop.add_reader(channel, receive)
@@ -85,7 +85,7 @@ def _end(problem: str) -> NoReturn:
 async def _run(message: dict[str, Any], descriptors: list[int], workers: Workers) -> None:
     """Run a switch; write its exit status."""
     with (
-        contextlib.suppress(ConnectionError),  # the other end is closed, so nobody reads the status
+        contextlib.suppress(ConnectionError),  # the other end is closed
         socket.socket(fileno=descriptors[0]) as connection,
         connection.makefile("w") as output,
         open(descriptors[1], "w", buffering=1) as log,

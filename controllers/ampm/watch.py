@@ -200,7 +200,7 @@ class WatchedFlow:
 
 
 def check_distinct(flows: Iterable[WatchedFlow]) -> None:
-    """Raise TestbedError if two flows share cells, or if switches cannot tell them apart."""
+    """Raise TestbedError if two flows share cells, or if switches cannot distinguish them."""
     by_number: dict[int, WatchedFlow] = {}
     by_key: dict[Hashable, WatchedFlow] = {}
     for flow in flows:

@@ -173,7 +173,7 @@ static void leave(struct worker *worker, struct task *task, struct worker *to)
 }
 
 /* Move a task to another worker, which queues it. Until it is on that worker's stack, it stays
- * notified, so that nobody can free it. */
+ * notified, so that its owner cannot free it. */
 static void move(struct worker *worker, struct task *task, struct worker *to)
 {
     bool was_notified = atomic_exchange(&task->is_notified, true);

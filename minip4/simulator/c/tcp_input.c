@@ -87,14 +87,14 @@ static void refuse(struct node *node, const struct parsed *parsed, const uint8_t
     uint8_t flags = parsed->flags;
     if (flags & RST)
         return;
-    /* the RST goes to the sender of the frame */
-    struct tcp nobody = {.host = node, .peer_mac = ip - 8,
+    /* no connection (RFC 9293 section 3.10.7.1): the RST goes to the sender of the frame */
+    struct tcp closed = {.host = node, .peer_mac = ip - 8,
                          .port = (uint16_t)get_16(bytes + 2), .peer_port = (uint16_t)get_16(bytes),
                          .isn = flags & ACK ? parsed->acknowledged : 0,
                          .in.rcv_wnd = UINT16_MAX};
-    memcpy(&nobody.peer_address, ip + 12, 4);
-    nobody.peer_isn = parsed->sequence + parsed->data + !!(flags & SYN) + !!(flags & FIN);
-    tcp_send_bare(&nobody, flags & ACK ? RST : RST | ACK);
+    memcpy(&closed.peer_address, ip + 12, 4);
+    closed.peer_isn = parsed->sequence + parsed->data + !!(flags & SYN) + !!(flags & FIN);
+    tcp_send_bare(&closed, flags & ACK ? RST : RST | ACK);
 }
 
 /* RFC 5961, 3.2: accept a RST only with exactly the next sequence number. For a different number

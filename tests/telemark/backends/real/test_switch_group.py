@@ -260,9 +260,9 @@ with Network(Single(), run, program=PROGRAM, switch_options={"s1": ["--trace"]})
     assert "packet 1: in at port 1, 60 bytes" in output, errors
 
 
-@pytest.mark.parametrize(("wires", "is_told"), [("memory", True), ("veth", False)])
+@pytest.mark.parametrize(("wires", "is_expected"), [("memory", True), ("veth", False)])
 def test_the_command_line_tells_which_links_are_in_memory(
-    start_experiment: StartExperiment, tmp_path: Path, wires: str, is_told: bool
+    start_experiment: StartExperiment, tmp_path: Path, wires: str, is_expected: bool
 ) -> None:
     (tmp_path / "script").write_text("links\n")
     body = f"""
@@ -271,4 +271,4 @@ with Network(Line(switches=2), run, program=PROGRAM, wires={wires!r}) as net:
 """
     output, errors = start_experiment(body, head=HEAD).communicate()
     assert "s1-eth2<->s2-eth1 (OK OK)" in output, errors
-    assert ("Frames between switches pass through memory." in output) is is_told
+    assert ("Frames between switches pass through memory." in output) is is_expected
