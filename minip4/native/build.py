@@ -104,7 +104,8 @@ def shared_object(
 
     texts = [text for each in generated for text in (*each.flags, each.text)]
     files = [path for unit in units for path in unit.files]
-    whole = _Call(files, "\0".join(texts), include, (*link, *frames))
+    folders = [*include, *(folder for unit in units for folder in unit.include)]
+    whole = _Call(files, "\0".join(texts), folders, (*link, *frames))
     with held(whole.place(".so"), make) as path:
         yield path
 

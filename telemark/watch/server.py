@@ -38,6 +38,7 @@ REQUEST_S = 10.0  # maximum time to receive a request or to send a part of a res
 # Maximum share of a CPU for reading counters in real time: 2.5 % of a machine with two CPUs. For
 # example, reading the counters of 80 switches takes 30 ms, so the page shows them every 0.6 s.
 MAX_CPU_SHARE = 0.05
+MAX_PAUSE_S = 2.0  # maximum time between readings; a switch that responds late needs no CPU time
 END_S = 1.0  # maximum time to send the last event
 MAX_SPEED_BYTES = 32
 MAX_CONNECTIONS = 64
@@ -271,7 +272,7 @@ class Sampler:
     def _run(self) -> None:
         counters: dict[str, dict[str, Any]] = {}
         cost_s = 0.0
-        while not self._stopped.wait(max(UPDATE_S, cost_s / MAX_CPU_SHARE)):
+        while not self._stopped.wait(min(max(UPDATE_S, cost_s / MAX_CPU_SHARE), MAX_PAUSE_S)):
             began_s = time.monotonic()
             for name, path in self._message["control"].items():
                 with contextlib.suppress(Minip4Error):  # a stopped switch keeps its last counters

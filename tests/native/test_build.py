@@ -78,6 +78,17 @@ def test_the_files_of_a_unit_see_what_earlier_files_define(folder: Path) -> None
         assert ctypes.CDLL(str(path)).value() == 20
 
 
+def test_a_unit_is_made_anew_when_a_header_has_changed(folder: Path) -> None:
+    (folder / "far").mkdir()
+    (folder / "a.c").write_text('#include "far.h"\nint value(void) { return FAR; }')
+    unit, found = Unit([folder / "a.c"], [folder / "far"]), []
+    for number in (20, 30):
+        (folder / "far" / "far.h").write_text(f"enum {{ FAR = {number} }};")
+        with build.shared_object([unit]) as path:
+            found.append(ctypes.CDLL(str(path)).value())
+    assert found == [20, 30]
+
+
 def objects(folder: Path) -> set[str]:
     return {path.name for path in (folder / "cache" / "minip4").glob("*.o")}
 

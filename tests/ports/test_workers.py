@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -23,15 +23,32 @@ WINDOW = "-DWINDOW_NS=UINT64_C(50000)"  # so that tasks are often moved
 
 @pytest.mark.parametrize("sanitizer", ["none", "thread", "address,undefined"])
 def test_tasks_that_are_moved_and_restarted_lose_no_frame(sanitizer: str, tmp_path: Path) -> None:
-    stress = tmp_path / "stress"
     flags = [] if sanitizer == "none" else [f"-fsanitize={sanitizer}", "-g1"]
-    folders = [f"-I{folder}" for folder in INCLUDE]
+    run_stress(SOURCES, flags, tmp_path)
+
+
+def test_a_task_may_run_while_another_thread_stops_it(tmp_path: Path) -> None:
+    """The other thread is delayed when it has marked the task, but has not notified it yet."""
+    test, worker, *others = SOURCES
+    mark = "atomic_store(&task->is_stopping, true);"
+    text = worker.read_text()
+    assert text.count(mark) == 1
+    delayed = tmp_path / "worker.c"
+    pause = "nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);"
+    delayed.write_text(text.replace(mark, mark + pause))
+    run_stress([test, delayed, *others], [], tmp_path)
+
+
+def run_stress(sources: Sequence[Path], flags: Sequence[str], folder: Path) -> None:
+    """Compile the stress test and run it."""
+    stress = folder / "stress"
+    folders = [f"-I{path}" for path in INCLUDE]
     built = subprocess.run(
-        [*find_compiler().command, "-std=gnu11", "-O2", WINDOW, *flags, *folders, *SOURCES,
+        [*find_compiler().command, "-std=gnu11", "-O2", WINDOW, *flags, *folders, *sources,
          "-o", stress, "-lpthread", "-Wl,--wrap=pthread_mutex_unlock"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    if sanitizer == "thread" and "tsan" in built.stderr:
+    if "-fsanitize=thread" in flags and "tsan" in built.stderr:
         pytest.skip("the compiler has no ThreadSanitizer")
     assert (built.returncode, built.stderr) == (0, "")
     # ThreadSanitizer does not support all layouts of a random address space, nor a preloaded

@@ -154,7 +154,7 @@ static uint64_t cpu_ns(const struct task *task)
     return task->earlier_cpu_ns + (uint64_t)(share * (double)now_ns(clock));
 }
 
-/* Assign a task to another worker, or to none. */
+/* Assign a task to another worker, or to none. The caller holds the lock of the workers. */
 static void leave(struct worker *worker, struct task *task, struct worker *to)
 {
     task->watch(task, worker->epoll_fd, false);
@@ -163,13 +163,10 @@ static void leave(struct worker *worker, struct task *task, struct worker *to)
         place = &(*place)->next_member;
     *place = task->next_member;
     task->is_member = false;
-    struct workers *workers = worker->workers;
-    pthread_mutex_lock(&workers->lock);
     task->earlier_cpu_ns = cpu_ns(task);
     atomic_store(&task->busy_ns, 0);
     atomic_store(&task->worker, to); /* if it is NULL, task_stop() may now free the task */
-    pthread_cond_broadcast(&workers->stopped);
-    pthread_mutex_unlock(&workers->lock);
+    pthread_cond_broadcast(&worker->workers->stopped);
 }
 
 /* Move a task to another worker, which queues it. Until it is on that worker's stack, it stays
@@ -177,7 +174,9 @@ static void leave(struct worker *worker, struct task *task, struct worker *to)
 static void move(struct worker *worker, struct task *task, struct worker *to)
 {
     bool was_notified = atomic_exchange(&task->is_notified, true);
+    pthread_mutex_lock(&worker->workers->lock);
     leave(worker, task, to);
+    pthread_mutex_unlock(&worker->workers->lock);
     if (!was_notified) /* otherwise, it already is on a stack, or another thread puts it there */
         put_notified(task);
 }
@@ -186,10 +185,12 @@ static void move(struct worker *worker, struct task *task, struct worker *to)
 static bool remove_member(struct worker *worker, struct task *task)
 {
     task->stopped(task);
-    if (atomic_load(&task->is_notified))
-        return false;
-    leave(worker, task, NULL);
-    return true;
+    pthread_mutex_lock(&worker->workers->lock);
+    bool is_notified = atomic_load(&task->is_notified);
+    if (!is_notified)
+        leave(worker, task, NULL);
+    pthread_mutex_unlock(&worker->workers->lock);
+    return !is_notified;
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -438,9 +439,10 @@ void task_start(struct task *task, struct workers *workers)
 void task_stop(struct task *task, uint64_t end_ns)
 {
     task->end_ns = end_ns;
+    pthread_mutex_lock(&task->workers->lock);
+    /* the worker needs the lock to remove the task, so it cannot do this before task_notify() */
     atomic_store(&task->is_stopping, true);
     task_notify(task);
-    pthread_mutex_lock(&task->workers->lock);
     while (atomic_load(&task->worker))
         pthread_cond_wait(&task->workers->stopped, &task->workers->lock);
     pthread_mutex_unlock(&task->workers->lock);

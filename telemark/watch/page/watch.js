@@ -37,9 +37,10 @@ function farthest(hops) {
 }
 
 // Rows of a fabric such as leaf-spine or fat-tree, with the hosts at the bottom. Returns null if the
-// network is no fabric: a link is within a row, or there is only one switch at the top.
+// network is no fabric: it has no hosts, a link is within a row, or there is only one switch at the top.
 function fabricOf(nodes, edges, hops) {
   const hosts = nodes.map((_, i) => i).filter(i => !nodes[i].is_switch);
+  if (!hosts.length) return null;
   const tier = nodes.map((node, i) => node.is_switch ? Math.min(...hosts.map(host => hops[i][host])) : 0);
   const top = Math.max(...tier), rows = Array.from({length: top + 1}, () => []);
   if (edges.some(([a, b]) => Math.abs(tier[a] - tier[b]) !== 1)) return null;

@@ -257,6 +257,20 @@ def test_a_stopped_switch_keeps_its_counters(responses: Callable[[str], None], c
 
 
 @pytest.mark.usefixtures("responses")
+def test_the_pause_after_a_slow_reading_is_limited(
+    counts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With this share of a CPU, the pause after any reading would be hours."""
+    for name, value in (("MAX_CPU_SHARE", 1e-9), ("MAX_PAUSE_S", 0.01), ("ALIVE_S", 2.0)):
+        monkeypatch.setattr(server_module, name, value)
+    feed, number = Feed(), 0
+    sampler = Sampler(started("network", Lossy(), [Switch("s1")], 0), feed, counts)
+    for _ in range(2):
+        ((number, *_),) = feed.later(number)
+    sampler.stop()
+
+
+@pytest.mark.usefixtures("responses")
 def test_a_flow_that_has_ended_has_no_current_counts(counts: int) -> None:
     feed = Feed()
     os.pwrite(counts, flow_counts.PAIR.pack(8, 7), 3 * flow_counts.PAIR.size)

@@ -193,6 +193,17 @@ def test_a_fabric_is_laid_out_in_rows(page: Page, server: tuple[WatchServer, str
     ]  # fmt: skip
 
 
+def test_a_network_without_hosts_is_shown(page: Page, server: tuple[WatchServer, str]) -> None:
+    topo = Topo()
+    topo.addLink(topo.addSwitch("s1"), topo.addSwitch("s2"))
+    show(page, server, width=1280)
+    server[0].publisher.start_network("switches", topo, [], 0)
+    page.value(until("network.name === 'switches'"))
+    page.value(DRAWN)
+    assert page.value("$('state').textContent") == "switches: starting"
+    assert page.value("places.length") == 2
+
+
 @pytest.mark.parametrize(("width", "shown"), [(1280, {"s1", "s4", "h1"}), (390, {"s1", "s4"})])
 def test_a_row_without_room_has_no_names(
     page: Page, server: tuple[WatchServer, str], width: int, shown: set[str]
