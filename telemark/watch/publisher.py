@@ -52,7 +52,7 @@ class WatchServer:
         self._channel, theirs = socket.socketpair()
         readable, writable = os.pipe()
         self._pipe = os.fdopen(writable, "wb")
-        self._flow_counts = os.fdopen(flow_counts.create(), "rb")
+        self._flow_counts = flow_counts.create()
         with (
             socket.create_server(("127.0.0.1", 0)) as listener, theirs,
             open(readable, "rb") as pipe,

@@ -4,7 +4,7 @@ The process receives JSON objects, one per line, over the connection from the ru
 ends with this connection. In the other direction, it sends the speed of virtual time that the user
 selects. Collectors and experiments, which may be other processes, use a pipe (display.py). In real
 time, the server process reads the counters of the switches from their control sockets, and the
-counts of the flows from shared memory (flow_counts.py).
+counts of the flows from a mapped file (flow_counts.py).
 """
 
 import contextlib

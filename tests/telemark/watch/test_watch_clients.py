@@ -229,9 +229,8 @@ class Switch:
 @pytest.fixture
 def counts() -> Iterator[int]:
     """Memory for counts of flows."""
-    found = flow_counts.create()
-    yield found
-    os.close(found)
+    with flow_counts.create() as file:
+        yield file.fileno()
 
 
 def test_a_stopped_switch_keeps_its_counters(responses: Callable[[str], None], counts: int) -> None:

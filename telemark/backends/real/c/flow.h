@@ -69,7 +69,7 @@ static inline FILE *open_records(const char *path)
     return file;
 }
 
-/* Returns the place of count `number` in the memory that `descriptor` refers to
+/* Returns the place of count `number` in the file of `descriptor`
  * (telemark/watch/flow_counts.py). The page of --watch shows this count. Without --watch, the
  * descriptor is -1, and nothing reads the count. */
 static inline volatile uint64_t *map_count(const char *descriptor, const char *number)

@@ -84,10 +84,9 @@ def test_every_datagram_is_recorded_at_both_ends(tmp_path: Path) -> None:
 @pytest.fixture
 def counts() -> Iterator[int]:
     """Memory in which the first three flows have sent 8 packets and received 7."""
-    found = flow_counts.create()
-    os.pwrite(found, flow_counts.PAIR.pack(8, 7) * 3, 0)
-    yield found
-    os.close(found)
+    with flow_counts.create() as file:
+        os.pwrite(file.fileno(), flow_counts.PAIR.pack(8, 7) * 3, 0)
+        yield file.fileno()
 
 
 def test_counts_are_in_shared_memory(counts: int, tmp_path: Path) -> None:
