@@ -108,7 +108,7 @@ def of_reordering(error: float, overtaken: float) -> Figure:
         ]
         for setting in settings
     }  # fmt: skip
-    return reordering.draw(results, options(rate=4000))
+    return reordering.draw(results)
 
 
 def said(figure: Figure) -> list[str]:
