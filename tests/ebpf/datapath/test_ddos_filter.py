@@ -215,7 +215,7 @@ def test_rules_that_cannot_be_are_refused(wrong: dict[str, Any], why: str) -> No
 
 
 def test_each_packet_sees_one_set_of_rules_while_sets_change(filter_: Filter) -> None:
-    """The filter drops a million packets, although its set of rules is replaced all the time.
+    """The filter drops all packets, although its set of rules is replaced all the time.
 
     Each of the three sets drops all packets, by other rules than the next set. A packet that saw a
     half of one set and a half of another would pass.
@@ -227,23 +227,26 @@ def test_each_packet_sees_one_set_of_rules_while_sets_change(filter_: Filter) ->
     ]
     frame = ethernet(ipv4(0x0A000002, 0x0A010002, UDP, segment(UDP, 1, 9)), 0x0800)
     filter_.replace(sets[0])
+    sent = changes = 0
+
+    def send() -> None:
+        nonlocal sent
+        while sent < 1_000_000 or changes < 4:  # a change takes long if other processes run
+            run_live(filter_.program, frame, 250_000, ingress="v0")
+            sent += 250_000
+
     with wire.namespace():
         wire.veth("v0", "v1")
         with attach_xdp(filter_.program, "v0"):
-            sender = threading.Thread(
-                target=run_live, args=(filter_.program, frame, 1_000_000), kwargs={"ingress": "v0"}
-            )
+            sender = threading.Thread(target=send)
             sender.start()
-            changes = 0
             while sender.is_alive():
                 filter_.replace(sets[changes % 3])
                 changes += 1
             sender.join()
     assert filter_.counts() == {
-        "dropped": 1_000_000, "allowed": 0, "unmatched": 0, "malformed": 0, "not_ip": 0,
-        "forgotten": 0,
+        "dropped": sent, "allowed": 0, "unmatched": 0, "malformed": 0, "not_ip": 0, "forgotten": 0,
     }  # fmt: skip
-    assert changes > 3
 
 
 def test_another_copy_takes_over_without_losing_a_packet(
