@@ -366,7 +366,7 @@ def _loaded(*, sanitize: bool) -> ctypes.CDLL:
     """
     common = [WIRE / f"{name}.c" for name in ("memory", "packet", "capture")]
     with build.shared_object(
-        [*sorted(C_FOLDER.glob("*.c")), *common],
+        [*sorted(C_FOLDER.rglob("*.c")), *common],
         [build.Generated(layouts.checks(shared.SHARED, shared.NUMBERS))],
         include=(C_FOLDER, WIRE), sanitize=sanitize,
     ) as built:  # fmt: skip
