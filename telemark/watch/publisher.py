@@ -146,7 +146,10 @@ class Publisher:
         self.send({"flows": self._flows})
 
     def end_flows(self, flows: Iterable[dict[str, Any]], counts: FlowCounts) -> None:
-        """Send how much each flow has sent and received until its end; the first call counts."""
+        """Send how much each flow has sent and received until its end.
+
+        Only the first call for a flow sets its counts.
+        """
         for flow in flows:
             flow.setdefault("counts", counts.get(flow["id"]))
         self.send({"flows": self._flows})
@@ -188,8 +191,8 @@ class Publisher:
     def _wait(self) -> None:
         """Wait for as long as the last step lasts at the speed that the user selects.
 
-        A longer step than this speed allows, from before the user selected it, does not count as
-        a whole: 1 s of virtual time at 1 ms/s would take 1000 s.
+        The wait is limited, because the last step may be from before the user selected a lower
+        speed. At 1 ms/s, a step of 1 s of virtual time would take 1000 s.
         """
         while True:
             left_s = None

@@ -38,7 +38,9 @@ REQUEST_S = 10.0  # maximum time to receive a request or to send a part of a res
 # Maximum share of a CPU for reading counters in real time: 2.5 % of a machine with two CPUs. For
 # example, reading the counters of 80 switches takes 30 ms, so the page shows them every 0.6 s.
 MAX_CPU_SHARE = 0.05
-MAX_PAUSE_S = 2.0  # maximum time between readings; a switch that responds late needs no CPU time
+# Maximum time between readings. It applies if a switch responds late, and above 260 switches, where
+# reading then needs more than MAX_CPU_SHARE.
+MAX_PAUSE_S = 2.0
 END_S = 1.0  # maximum time to send the last event
 MAX_SPEED_BYTES = 32
 MAX_CONNECTIONS = 64

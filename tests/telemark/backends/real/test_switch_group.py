@@ -171,6 +171,15 @@ def test_a_process_without_free_descriptors_ends_with_a_message(
     )
 
 
+def error_of(start_experiment: StartExperiment, body: str) -> str:
+    """Return the only line that a failing experiment prints to stderr."""
+    process = start_experiment(body, head=HEAD)
+    _output, errors = process.communicate()
+    assert process.returncode == 2
+    assert errors.count("\n") == 1, errors
+    return errors
+
+
 def test_a_limit_of_open_files_that_is_too_low_is_reported(
     start_experiment: StartExperiment,
 ) -> None:
@@ -179,11 +188,8 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 with Network(Single(), run, program=PROGRAM):
     pass
 """
-    process = start_experiment(body, head=HEAD)
-    _output, errors = process.communicate()
-    assert process.returncode == 2
-    assert "error: network network: needs up to 85 open files, but the limit is 64; " in errors
-    assert errors.count("\n") == 1
+    error = error_of(start_experiment, body)
+    assert "error: network network: needs up to 85 open files, but the limit is 64; " in error
 
 
 def test_a_network_opens_at_most_the_expected_files(start_experiment: StartExperiment) -> None:
@@ -228,11 +234,7 @@ with Network(Single(), run, program=PROGRAM) as net:
     os.kill(pid, signal.SIGSTOP)
 """
     lines = "".join(f"    {line}\n" for line in body.splitlines())
-    process = start_experiment(head + lines, head=HEAD)
-    _output, errors = process.communicate()
-    assert process.returncode == 2
-    assert f"error: {error}" in errors
-    assert errors.count("\n") == 1
+    assert f"error: {error}" in error_of(start_experiment, head + lines)
 
 
 def test_the_end_of_the_process_of_all_switches_ends_the_run(
@@ -244,11 +246,8 @@ with Network(Line(switches=3), run, program=PROGRAM, capture=False) as net:
         os.kill(net.backend.switches[0]._running.pid, signal.SIGKILL)
         await traffic.finish()
 """
-    process = start_experiment(body, head=HEAD)
-    _output, errors = process.communicate()
-    assert process.returncode == 2
-    assert "error: switches s1, s2, s3: the process of all switches (minip4) ended by" in errors
-    assert errors.count("\n") == 1
+    error = error_of(start_experiment, body)
+    assert "error: switches s1, s2, s3: the process of all switches (minip4) ended by" in error
 
 
 def test_a_trace_without_file_is_on_stdout(start_experiment: StartExperiment) -> None:
@@ -261,7 +260,7 @@ with Network(Single(), run, program=PROGRAM, switch_options={"s1": ["--trace"]})
 
 
 @pytest.mark.parametrize(("wires", "is_expected"), [("memory", True), ("veth", False)])
-def test_the_command_line_tells_which_links_are_in_memory(
+def test_the_command_line_shows_which_links_are_in_memory(
     start_experiment: StartExperiment, tmp_path: Path, wires: str, is_expected: bool
 ) -> None:
     (tmp_path / "script").write_text("links\n")
