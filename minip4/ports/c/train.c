@@ -43,7 +43,7 @@ enum {
     MAX_BYTES = 65535, /* maximum length of the IPv4 packet of a train */
     GSO_UDP_L4 = 5,    /* defined in the kernel's virtio header, but not on older systems */
     TRAINS_QUEUE = 4 * 1024 * 1024,
-    /* number of trains after which the settings of the interface are read again */
+    /* number of calls after which the settings of the interface are read again */
     LOOK_AGAIN = 1024
 };
 
@@ -216,16 +216,31 @@ struct trains {
     bool unknown_udp, unknown_tcp;
 };
 
-/* Read the settings of the interface. An interface with checksum offload may also offload
- * segmentation. On a veth pair, there is no hardware that segments, so the peer would receive the
- * whole train. */
+/* Call an operation of ethtool(8). */
+static int ethtool(struct trains *trains, void *operation)
+{
+    trains->interface.ifr_data = operation;
+    return ioctl(trains->fd, SIOCETHTOOL, &trains->interface);
+}
+
+/* Let the kernel segment trains to a veth. It leaves segmentation to an interface with checksum
+ * offload. A veth has no hardware for it, so the peer would receive the whole train. This setting
+ * needs CAP_NET_ADMIN; without it, there are no trains. */
+static void turn_off_offload(struct trains *trains)
+{
+    struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
+    struct ethtool_value no_checksums = {.cmd = ETHTOOL_STXCSUM};
+    if (!ethtool(trains, &driver) && !strcmp(driver.driver, "veth"))
+        ethtool(trains, &no_checksums);
+}
+
+/* Read the settings of the interface, which may change at any time. */
 static void look(struct trains *trains)
 {
     struct ethtool_value checksums = {.cmd = ETHTOOL_GTXCSUM, .data = 1};
     trains->until_look = LOOK_AGAIN;
     trains->mtu = 0;
-    trains->interface.ifr_data = (char *)&checksums;
-    if (ioctl(trains->fd, SIOCETHTOOL, &trains->interface) || checksums.data)
+    if (ethtool(trains, &checksums) || checksums.data)
         return;
     if (!ioctl(trains->fd, SIOCGIFMTU, &trains->interface))
         trains->mtu = (unsigned)trains->interface.ifr_mtu;
@@ -247,6 +262,7 @@ struct trains *trains_open(int interface, const char *name)
         trains_close(trains);
         return NULL;
     }
+    turn_off_offload(trains);
     return trains;
 }
 
@@ -266,11 +282,13 @@ static bool is_udp(const struct packet *frame)
 
 unsigned trains_length(struct trains *trains, struct packet *const *frames, unsigned count)
 {
-    unsigned length = trains ? train_length(frames, count) : 1;
-    if (length == 1 || (is_udp(frames[0]) ? trains->unknown_udp : trains->unknown_tcp))
+    if (!trains || count < 2)
         return 1;
     if (!trains->until_look--)
         look(trains);
+    unsigned length = trains->mtu ? train_length(frames, count) : 1;
+    if (length == 1 || (is_udp(frames[0]) ? trains->unknown_udp : trains->unknown_tcp))
+        return 1;
     return frames[0]->length - IPV4 <= trains->mtu ? length : 1;
 }
 
