@@ -1,11 +1,11 @@
 """A process with several switches: their frames to each other never leave the process.
 
-python -m minip4.switch_group FD [--sanitize]
+python -m minip4.switch_group FD INTERFACES [--sanitize]
 
-FD is a Unix socket (SOCK_SEQPACKET). Each message on it starts a switch. The message is a JSON
-object with the `arguments` of `minip4 switch`, and with `memory_links`: the links to switches of
-this process ({port: [name, end]}). Two descriptors are passed with the message: a Unix socket
-(SOCK_STREAM), and a file for the messages of the switch.
+INTERFACES is as in minip4.ports.driver.Workers. FD is a Unix socket (SOCK_SEQPACKET). Each message
+on it starts a switch. The message is a JSON object with the `arguments` of `minip4 switch`, and
+with `memory_links`: the links to switches of this process ({port: [name, end]}). Two descriptors
+are passed with the message: a Unix socket (SOCK_STREAM), and a file for the messages of the switch.
 
 When the switch is ready, it writes the same line to its socket as `minip4 switch` prints. When the
 switch ends, it writes the line `exit STATUS`. It reads two commands from the socket: the line `end`
@@ -42,9 +42,9 @@ MAX_THREADS = 64  # for switches that start or stop, which mostly wait for the k
 USAGE_STATUS, CRASH_STATUS = 2, 1
 
 
-async def serve(channel: socket.socket, *, is_sanitized: bool) -> None:
+async def serve(channel: socket.socket, interfaces: int, *, is_sanitized: bool) -> None:
     """Run switches until the other end closes the channel and all switches have ended."""
-    workers = Workers(len(os.sched_getaffinity(0)))
+    workers = Workers(len(os.sched_getaffinity(0)), interfaces=interfaces)
     if not is_sanitized:  # AddressSanitizer has its own report
         workers.report_crashes()
     loop = asyncio.get_running_loop()
@@ -143,4 +143,5 @@ if __name__ == "__main__":
         preload_sanitizer()
     allow_open_files()
     ctypes.CDLL(None).prctl(PR_SET_NAME, b"minip4", 0, 0, 0)  # name of the process in ps and top
-    asyncio.run(serve(socket.socket(fileno=int(sys.argv[1])), is_sanitized=is_sanitized))
+    descriptor, interfaces = map(int, sys.argv[1:3])
+    asyncio.run(serve(socket.socket(fileno=descriptor), interfaces, is_sanitized=is_sanitized))

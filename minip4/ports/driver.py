@@ -18,6 +18,11 @@ from minip4.ports.shared import NO_CPU_PORT, NicCounters, PortsCounters
 from minip4.wire.shared import FRAME_ROOM, SNAPLEN
 
 ERROR_ROOM = 1024
+# Kernel memory for received frames. A ring of 32 MiB has room for 16,384 frames: 160 ms of traffic
+# at 100,000 frames/s. All interfaces of a process share 256 MiB.
+MAX_RING_BYTES, ALL_RINGS_BYTES = 1 << 25, 1 << 28
+# For an interface that receives over a memory link. A ring has at least this size.
+MIN_RING_BYTES = 1 << 18
 
 
 class DriverError(Minip4Error):
@@ -34,10 +39,13 @@ class EngineHandle(Protocol):
 class Workers:
     """Threads that drive the engines of this process (worker.h), at most one per CPU.
 
-    All drivers of these threads must be stopped before close().
+    All drivers together have `interfaces` interfaces that are not bypassed by memory links; these
+    interfaces share the memory for received frames. All drivers must be stopped before close().
     """
 
-    def __init__(self, count: int = 1) -> None:
+    def __init__(self, count: int = 1, *, interfaces: int = 1) -> None:
+        share = ALL_RINGS_BYTES // max(interfaces, 1)
+        self.ring_bytes = min(max(share, MIN_RING_BYTES), MAX_RING_BYTES)
         # not part of an engine's shared object, because that is unmapped with its program
         with build.shared_object([WORKER]) as path:
             self._object = ctypes.CDLL(str(path), ctypes.RTLD_LOCAL)
@@ -111,15 +119,17 @@ class Driver:
         # not unloaded, because the thread that writes captures runs code of this library
         self._first_library = engine.library
         self._has_own_workers = workers is None
-        self._workers = workers or Workers()
+        self._workers = workers or Workers(interfaces=len(ports))
         self._library: SimpleNamespace
         self._engine: tuple[EngineHandle, ctypes.CDLL]
         self._handle: ctypes.c_void_p | None = self._create(engine)
+        memory_links = memory_links or {}
         try:
             for number, interface in ports.items():
-                if self._library.ports_add(self._handle, number, interface.encode()):
+                ring_bytes = MIN_RING_BYTES if number in memory_links else self._workers.ring_bytes
+                if self._library.ports_add(self._handle, number, interface.encode(), ring_bytes):
                     raise DriverError(f"port {number}@{interface}: {_reason()}")
-            for number, (name, end) in (memory_links or {}).items():
+            for number, (name, end) in memory_links.items():
                 link = self._workers.memory_link(name)
                 if self._library.ports_add_memory_link(self._handle, number, link, end):
                     raise DriverError(f"memory link of port {number}: {_reason()}")
@@ -227,9 +237,7 @@ class Driver:
         # prevents garbage collection while the driver uses them
         self._engine = engine, engine.library
         cpu_port = NO_CPU_PORT if self._cpu_port is None else self._cpu_port
-        handle = self._library.ports_create(
-            engine.handle, len(self.interfaces), cpu_port, self._device_id, self._log_fd
-        )
+        handle = self._library.ports_create(engine.handle, cpu_port, self._device_id, self._log_fd)
         if not handle:
             raise DriverError(f"cannot create the driver: {_reason()}")
         return ctypes.c_void_p(handle)
@@ -260,11 +268,8 @@ def _declared(engine_library: ctypes.CDLL) -> SimpleNamespace:
 
 _handle, _number, _text = ctypes.c_void_p, ctypes.c_uint16, ctypes.c_char_p
 _SIGNATURES: Signatures = {
-    "ports_create": (
-        _handle,
-        [_handle, ctypes.c_uint, _number, ctypes.c_uint64, ctypes.c_int],
-    ),
-    "ports_add": (ctypes.c_int, [_handle, _number, _text]),
+    "ports_create": (_handle, [_handle, _number, ctypes.c_uint64, ctypes.c_int]),
+    "ports_add": (ctypes.c_int, [_handle, _number, _text, ctypes.c_uint]),
     "ports_add_memory_link": (ctypes.c_int, [_handle, _number, _handle, ctypes.c_uint]),
     "ports_capture": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),
     "ports_capture_lost": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),

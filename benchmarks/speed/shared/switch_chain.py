@@ -156,7 +156,7 @@ class Chain:
 
     def _start_group(self, count: int, core: int) -> None:
         log = self.processes.folder / "benchmark.log"
-        self._group = SwitchGroup(log, sanitize=False)
+        self._group = SwitchGroup(log, interfaces=2, sanitize=False)
         set_priority(self._group.pid, NICE)
         for i in range(count):
             links = {1: (f"{i - 1}", 1)} if i > 0 else {}

@@ -32,15 +32,13 @@ static void close_log(FILE *log)
         fclose(log);
 }
 
-struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_port,
-                           uint64_t device_id, int log_fd)
+struct ports *ports_create(struct engine *engine, uint16_t cpu_port, uint64_t device_id, int log_fd)
 {
     struct ports *ports = calloc(1, sizeof *ports);
     if (!ports)
         return NULL;
     ports->engine = engine;
     ports->pool = engine_pool(engine);
-    ports->expected = count;
     ports->cpu_port = cpu_port;
     ports->epoll_fd = -1;
     ports->task.device_id = device_id;
@@ -58,7 +56,7 @@ struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_p
     return ports;
 }
 
-int ports_add(struct ports *ports, uint16_t number, const char *interface)
+int ports_add(struct ports *ports, uint16_t number, const char *interface, unsigned ring_size)
 {
     if (number >= ENGINE_DROP_PORT || ports->port[number]) {
         errno = EINVAL;
@@ -67,7 +65,7 @@ int ports_add(struct ports *ports, uint16_t number, const char *interface)
     struct port *port = calloc(1, sizeof *port);
     if (!port)
         return -1;
-    port->nic = nic_open(interface, ports->expected, ports->log);
+    port->nic = nic_open(interface, ring_size, ports->log);
     if (!port->nic) {
         int error = errno;
         free(port);

@@ -17,7 +17,8 @@ struct nic {
     struct memory_end *memory; /* NULL if there is no memory link */
     FILE *log;
     uint8_t *ring;
-    unsigned ring_size, slots; /* ring size in bytes, and its capacity in frames */
+    unsigned ring_size, slot_size; /* bytes */
+    unsigned slots;                /* capacity of the ring in frames */
     unsigned slot;
     unsigned queued;
     struct capture *sending, *sent; /* NULL if frames are not captured */

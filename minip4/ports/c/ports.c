@@ -166,7 +166,7 @@ static void reopen(struct ports *ports)
             ;
         nic_flush(port->nic, ports->pool);
         watch_nic(ports, port->nic, EPOLL_CTL_DEL);
-        port->nic = nic_reopen(port->nic, ports->expected);
+        port->nic = nic_reopen(port->nic);
         watch_nic(ports, port->nic, EPOLL_CTL_ADD);
     }
 }

@@ -17,14 +17,14 @@ struct ports_counters {
 
 struct ports;
 
-/* Create a driver with `count` ports and attach it to the engine (engine_set_driver). cpu_port is
- * the port whose frames go to the controller, or PORTS_NO_CPU. Messages are written to `log_fd`,
- * or to stderr if it is -1. Returns NULL with errno set on failure. */
-struct ports *ports_create(struct engine *engine, unsigned count, uint16_t cpu_port,
-                           uint64_t device_id, int log_fd);
+/* Create a driver without ports, and attach it to the engine (engine_set_driver). cpu_port is the
+ * port whose frames go to the controller, or PORTS_NO_CPU. Messages are written to `log_fd`, or to
+ * stderr if it is -1. Returns NULL with errno set on failure. */
+struct ports *ports_create(struct engine *engine, uint16_t cpu_port, uint64_t device_id, int log_fd);
 /* Below, functions of type int return 0 on success, or -1 with errno set. Functions declared before
  * ports_start() must be called before the driver runs. */
-int ports_add(struct ports *ports, uint16_t port, const char *interface);
+/* `ring_size` as for nic_open() */
+int ports_add(struct ports *ports, uint16_t port, const char *interface, unsigned ring_size);
 /* Connect a port to the switch at the other end of its link by a memory link (memory_link.h). */
 int ports_add_memory_link(struct ports *ports, uint16_t port, struct memory_link *link,
                           unsigned end);

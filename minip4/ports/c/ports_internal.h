@@ -29,7 +29,7 @@ struct ports {
     struct packet_pool *pool;
     struct port *port[ENGINE_MAX_PORTS]; /* index: port number; NULL if there is no such port */
     uint16_t numbers[ENGINE_MAX_PORTS];
-    unsigned count, expected; /* current and final number of ports */
+    unsigned count; /* number of ports */
     uint16_t cpu_port;
     FILE *log; /* stream for messages */
     struct frame_queue *to_cpu, *from_cpu;

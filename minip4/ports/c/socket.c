@@ -10,17 +10,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* A 4 MB ring has room for 160 ms of traffic at 100,000 frames/s. A frame that does not fit into a
- * slot arrives complete in the socket's own queue (PACKET_COPY_THRESH). Memory of this queue is
- * allocated as needed. */
+/* A frame that does not fit into a slot arrives complete in the socket's own queue
+ * (PACKET_COPY_THRESH). It then needs a system call more. Memory of this queue is allocated as
+ * needed. */
 enum {
-    SLOT_SIZE = 256, /* 66 bytes for the kernel's headers and 190 bytes for the frame */
+    /* bytes of a slot; 66 of them are for the kernel's headers. A slot of a large ring has room for
+     * a frame of 1,982 bytes. In a small ring, a large number of slots is more important. */
+    LARGE_SLOT = 2048,
+    SMALL_SLOT = 256,
+    LARGE_RING = 4 * 1024 * 1024,
     FETCH_AHEAD = 2, /* number of slots that are prefetched */
     FETCHED = 192,   /* prefetched bytes of a slot: kernel headers and a 64-byte frame */
     BLOCK_SIZE = 64 * 1024,
-    MAX_RING_SIZE = 4 * 1024 * 1024,
-    /* maximum total size of a switch's rings; with more than 32 ports, each ring is smaller */
-    ALL_RINGS_SIZE = 128 * 1024 * 1024,
     /* the kernel doubles this; about 14,000 frames of 1,500 bytes */
     RECEIVE_QUEUE = 16 * 1024 * 1024,
     SEND_QUEUE = 4 * 1024 * 1024,
@@ -39,7 +40,7 @@ static int make_ring(struct nic *nic)
     struct tpacket_req ring = {
         .tp_block_size = BLOCK_SIZE,
         .tp_block_nr = nic->ring_size / BLOCK_SIZE,
-        .tp_frame_size = SLOT_SIZE,
+        .tp_frame_size = nic->slot_size,
         .tp_frame_nr = nic->slots,
     };
     if (set_option(nic->fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2) ||
@@ -68,13 +69,7 @@ static int attach(struct nic *nic, int interface)
     return bind(nic->fd, (struct sockaddr *)&address, sizeof address);
 }
 
-static unsigned ring_size(unsigned nics)
-{
-    unsigned share = ALL_RINGS_SIZE / nics / BLOCK_SIZE * BLOCK_SIZE;
-    return share < MAX_RING_SIZE ? share : MAX_RING_SIZE;
-}
-
-struct nic *nic_open(const char *interface, unsigned nics, FILE *log)
+struct nic *nic_open(const char *interface, unsigned ring_size, FILE *log)
 {
     unsigned index = if_nametoindex(interface);
     struct nic *nic = index ? calloc(1, sizeof *nic) : NULL;
@@ -86,8 +81,9 @@ struct nic *nic_open(const char *interface, unsigned nics, FILE *log)
         nic->messages[i].msg_hdr.msg_iov = &nic->parts[i];
         nic->messages[i].msg_hdr.msg_iovlen = 1;
     }
-    nic->ring_size = ring_size(nics);
-    nic->slots = nic->ring_size / SLOT_SIZE;
+    nic->ring_size = ring_size / BLOCK_SIZE * BLOCK_SIZE;
+    nic->slot_size = nic->ring_size < LARGE_RING ? SMALL_SLOT : LARGE_SLOT;
+    nic->slots = nic->ring_size / nic->slot_size;
     nic->ring = MAP_FAILED;
     nic->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (nic->fd < 0 || make_ring(nic) || attach(nic, (int)index)) {
@@ -128,7 +124,7 @@ int nic_fd(const struct nic *nic)
 
 static struct tpacket2_hdr *slot_header(const struct nic *nic, unsigned slot)
 {
-    return (struct tpacket2_hdr *)(nic->ring + (size_t)slot * SLOT_SIZE);
+    return (struct tpacket2_hdr *)(nic->ring + (size_t)slot * nic->slot_size);
 }
 
 static bool slot_is_full(const struct tpacket2_hdr *header)
@@ -164,9 +160,9 @@ void nic_tell_down(struct nic *nic, int error)
     nic->gone |= error != ENETDOWN;
 }
 
-struct nic *nic_reopen(struct nic *old, unsigned nics)
+struct nic *nic_reopen(struct nic *old)
 {
-    struct nic *nic = nic_open(old->name, nics, old->log);
+    struct nic *nic = nic_open(old->name, old->ring_size, old->log);
     if (!nic) {
         fprintf(old->log, "minip4: %s: the new interface of this name cannot be used: %s\n", old->name,
                 strerror(errno));

@@ -27,12 +27,12 @@ struct nic_counters {
 
 struct nic;
 
-/* Create one of `nics` nics (network interfaces). All of them share the memory for rings. Messages
- * are written to `log`. Returns NULL with errno set on failure. */
-struct nic *nic_open(const char *interface, unsigned nics, FILE *log);
+/* Create a nic for an interface. `ring_size` is the size of its receive ring in bytes, a multiple of
+ * 64 KiB. Messages are written to `log`. Returns NULL with errno set on failure. */
+struct nic *nic_open(const char *interface, unsigned ring_size, FILE *log);
 /* Switch to a new interface with the name of the deleted one; counters continue. If this fails, the
  * old nic stays, and the failure is reported. */
-struct nic *nic_reopen(struct nic *old, unsigned nics);
+struct nic *nic_reopen(struct nic *old);
 void nic_close(struct nic *nic);
 
 /* Send frames through a memory link, and receive frames from it, too. The nic then owns this end. */

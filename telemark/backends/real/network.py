@@ -85,6 +85,7 @@ class MininetBackend:
         # The process imports its modules while this process compiles programs.
         group = SwitchGroup(
             settings.folder / "switches.log",
+            interfaces=_receiving_interfaces(settings),
             sanitize=any("--sanitize" in each for each in settings.switch_options.values()),
         )
         exit_stack.callback(group.close)
@@ -314,6 +315,13 @@ def check_interfaces(topo: Topo, target: str) -> None:
                     f"node {node}: its interface name {name} exceeds {MAX_INTERFACE} characters; "
                     "use a shorter node name"
                 )
+
+
+def _receiving_interfaces(settings: Settings) -> int:
+    """Return the number of interfaces at which switches receive frames from the kernel."""
+    is_switch, in_memory = settings.topo.isSwitch, settings.wires == "memory"
+    links = [[is_switch(node) for node in link] for link in settings.topo.links()]
+    return sum(0 if in_memory and all(ends) else sum(ends) for ends in links)
 
 
 def max_open_files(settings: Settings) -> int:

@@ -97,16 +97,22 @@ class GroupedSwitch:
 class SwitchGroup:
     """A process that runs switches until close()."""
 
-    def __init__(self, log: Path, *, sanitize: bool) -> None:
-        """Start the process. Its messages are written to `log`."""
+    def __init__(self, log: Path, *, interfaces: int, sanitize: bool) -> None:
+        """Start the process. Its messages are written to `log`.
+
+        `interfaces` is as in minip4.ports.driver.Workers.
+        """
         self.log = log
         self._switches: list[GroupedSwitch] = []
         self._channel, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.settimeout(CHANNEL_S)
         with end, log.open("w") as errors:
-            command = [sys.executable, "-m", "minip4.switch_group", str(end.fileno())]
+            command = [
+                sys.executable, "-m", "minip4.switch_group", str(end.fileno()), str(interfaces),
+                *(["--sanitize"] if sanitize else []),
+            ]  # fmt: skip
             self._process = subprocess.Popen(
-                [*command, *(["--sanitize"] if sanitize else [])], pass_fds=[end.fileno()],
+                command, pass_fds=[end.fileno()],
                 stdin=subprocess.DEVNULL, stderr=errors, start_new_session=True,
             )  # fmt: skip
         self.pid = self._process.pid

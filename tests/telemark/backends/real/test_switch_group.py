@@ -35,7 +35,7 @@ class Single(Topo):
 
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[SwitchGroup]:
-    group = SwitchGroup(tmp_path / "switches.log", sanitize=False)
+    group = SwitchGroup(tmp_path / "switches.log", interfaces=1, sanitize=False)
     yield group
     group.close()
 
@@ -145,7 +145,7 @@ def test_a_process_that_reads_no_messages_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(switch_group, "CHANNEL_S", 0.1)
-    group = SwitchGroup(tmp_path / "switches.log", sanitize=False)
+    group = SwitchGroup(tmp_path / "switches.log", interfaces=1, sanitize=False)
     os.kill(group.pid, signal.SIGSTOP)
 
     def start_many() -> None:
