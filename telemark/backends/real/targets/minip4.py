@@ -27,6 +27,7 @@ from telemark.topology import links
 GRPC_BASE_PORT = 9550
 START_S = 60.0  # maximum time until a switch is ready, and the others that start with it
 STOP_S = 10.0  # maximum time for draining queues and links
+CLOSE_PORT_S = 0.2  # the kernel needs about 0.05 s to close the sockets of a port
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,8 @@ class Minip4Switch(Shell, Switch):
         if running is not None:
             running.kill()
             try:
-                wait_for_output(running, KILL_S, f"switch {self.name}, when it was killed")
+                limit_s = KILL_S + CLOSE_PORT_S * (len(self.ports) - 1)  # without `lo`
+                wait_for_output(running, limit_s, f"switch {self.name}, when it was killed")
             except TestbedError:
                 self._settings.group.kill()
                 raise

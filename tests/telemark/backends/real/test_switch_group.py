@@ -218,7 +218,7 @@ with Network(topo, run, program=PROGRAM, switch_options=options, stamp_log=True)
         ),
         (
             "s1.start(None)\nminip4.KILL_S = 0.1\ns1.stop()",
-            "switch s1, when it was killed: did not exit within 0.1 s",
+            "switch s1, when it was killed: did not exit within 0.3 s",
         ),
     ],
 )
