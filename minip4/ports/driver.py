@@ -18,11 +18,10 @@ from minip4.ports.shared import NO_CPU_PORT, NicCounters, PortsCounters
 from minip4.wire.shared import FRAME_ROOM, SNAPLEN
 
 ERROR_ROOM = 1024
-# Kernel memory for received frames. A ring of 32 MiB has room for 16,384 frames: 160 ms of traffic
-# at 100,000 frames/s. All interfaces of a process share 256 MiB.
-MAX_RING_BYTES, ALL_RINGS_BYTES = 1 << 25, 1 << 28
-# For an interface that receives over a memory link. A ring has at least this size.
-MIN_RING_BYTES = 1 << 18
+# Kernel memory for received frames. A ring of 4 MiB has room for 16,384 frames: 160 ms of traffic
+# at 100,000 frames/s. More than 64 interfaces share 256 MiB. Interfaces that memory links bypass do
+# not count; their rings have the minimum size.
+MAX_RING_BYTES, ALL_RINGS_BYTES, MIN_RING_BYTES = 1 << 22, 1 << 28, 1 << 18
 
 
 class DriverError(Minip4Error):
@@ -123,16 +122,16 @@ class Driver:
         self._library: SimpleNamespace
         self._engine: tuple[EngineHandle, ctypes.CDLL]
         self._handle: ctypes.c_void_p | None = self._create(engine)
-        memory_links = memory_links or {}
         try:
             for number, interface in ports.items():
-                ring_bytes = MIN_RING_BYTES if number in memory_links else self._workers.ring_bytes
-                if self._library.ports_add(self._handle, number, interface.encode(), ring_bytes):
+                link, end, ring_bytes = None, 0, self._workers.ring_bytes
+                if memory_links and number in memory_links:
+                    name, end = memory_links[number]
+                    link, ring_bytes = self._workers.memory_link(name), MIN_RING_BYTES
+                if self._library.ports_add(
+                    self._handle, number, interface.encode(), ring_bytes, link, end
+                ):
                     raise DriverError(f"port {number}@{interface}: {_reason()}")
-            for number, (name, end) in memory_links.items():
-                link = self._workers.memory_link(name)
-                if self._library.ports_add_memory_link(self._handle, number, link, end):
-                    raise DriverError(f"memory link of port {number}: {_reason()}")
             for folder, capture, limit in (
                 (capture_folder, self._library.ports_capture, (snaplen,)),
                 (loss_folder, self._library.ports_capture_lost, (snaplen,)),
@@ -190,6 +189,14 @@ class Driver:
         """Open a new interface with the name of the port's deleted interface."""
         if self._is_running:
             self._library.ports_reopen(self._handle, port)
+
+    def set_train_mtu(self, port: int, mtu_bytes: int) -> None:
+        """Set the MTU of an interface that has changed, or 0 if it has checksum offload.
+
+        Frames of a train (train.h) are not longer than the MTU.
+        """
+        if self._is_running:
+            self._library.ports_set_train_mtu(self._handle, port, mtu_bytes)
 
     def counters(self) -> dict[str, object]:
         """Return the counters since the start for JSON; after stop() they are final.
@@ -269,8 +276,10 @@ def _declared(engine_library: ctypes.CDLL) -> SimpleNamespace:
 _handle, _number, _text = ctypes.c_void_p, ctypes.c_uint16, ctypes.c_char_p
 _SIGNATURES: Signatures = {
     "ports_create": (_handle, [_handle, _number, ctypes.c_uint64, ctypes.c_int]),
-    "ports_add": (ctypes.c_int, [_handle, _number, _text, ctypes.c_uint]),
-    "ports_add_memory_link": (ctypes.c_int, [_handle, _number, _handle, ctypes.c_uint]),
+    "ports_add": (
+        ctypes.c_int,
+        [_handle, _number, _text, ctypes.c_uint, _handle, ctypes.c_uint],
+    ),
     "ports_capture": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),
     "ports_capture_lost": (ctypes.c_int, [_handle, _text, ctypes.c_uint32]),
     "ports_capture_handling": (ctypes.c_int, [_handle, _text]),
@@ -278,6 +287,7 @@ _SIGNATURES: Signatures = {
     "ports_stop": (None, [_handle, ctypes.c_uint64]),
     "ports_wake": (None, [_handle]),
     "ports_reopen": (ctypes.c_int, [_handle, _number]),
+    "ports_set_train_mtu": (ctypes.c_int, [_handle, _number, ctypes.c_uint]),
     "ports_destroy": (ctypes.c_int, [_handle, _text, ctypes.c_size_t]),
     "ports_adopt": (None, [_handle, _handle]),
     "ports_counters": (None, [_handle, ctypes.POINTER(PortsCounters)]),

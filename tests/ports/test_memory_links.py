@@ -185,5 +185,5 @@ def test_arrival_times_are_those_of_sending(near: Driver, workers: Workers, tmp_
 
 
 def test_an_end_that_is_in_use_is_refused(near: Driver, workers: Workers) -> None:
-    with pytest.raises(DriverError, match=r"memory link of port 1: .*busy"):
+    with pytest.raises(DriverError, match="port 1@m2: Device or resource busy"):
         Driver(Forwarder(), {1: "m2", 2: "s2"}, workers=workers, memory_links={1: ("link", 0)})

@@ -11,7 +11,7 @@
 
 #include "ports.h"
 
-enum { UNUSABLE = 2, ERROR_SIZE = 1024, RING_SIZE = 32 * 1024 * 1024 };
+enum { UNUSABLE = 2, ERROR_SIZE = 1024, RING_SIZE = 4 * 1024 * 1024 };
 
 #define DRAIN_NS UINT64_C(1000000000)
 
@@ -209,7 +209,7 @@ static struct ports *open_ports(struct engine *engine, const struct options *opt
     if (!ports)
         fail("driver");
     for (uint16_t i = 0; i < 2; i++)
-        if (ports_add(ports, i, options->interface[i], RING_SIZE))
+        if (ports_add(ports, i, options->interface[i], RING_SIZE, NULL, 0))
             fail(options->interface[i]);
     if (options->drop_folder &&
         ports_capture_lost(ports, options->drop_folder, CAPTURE_SNAPLEN))

@@ -56,39 +56,31 @@ struct ports *ports_create(struct engine *engine, uint16_t cpu_port, uint64_t de
     return ports;
 }
 
-int ports_add(struct ports *ports, uint16_t number, const char *interface, unsigned ring_size)
+int ports_add(struct ports *ports, uint16_t number, const char *interface, unsigned ring_size,
+              struct memory_link *link, unsigned end)
 {
     if (number >= ENGINE_DROP_PORT || ports->port[number]) {
         errno = EINVAL;
         return -1;
     }
     struct port *port = calloc(1, sizeof *port);
-    if (!port)
+    struct memory_end *own = port && link ? memory_end_open(link, end) : NULL;
+    if (!port || (link && !own)) {
+        int error = errno;
+        free(port);
+        errno = error;
         return -1;
-    port->nic = nic_open(interface, ring_size, ports->log);
+    }
+    port->nic = nic_open(interface, ring_size, own, ports->log);
     if (!port->nic) {
         int error = errno;
+        memory_end_close(own);
         free(port);
         errno = error;
         return -1;
     }
     ports->port[number] = port;
     ports->numbers[ports->count++] = number;
-    return 0;
-}
-
-int ports_add_memory_link(struct ports *ports, uint16_t number, struct memory_link *link,
-                          unsigned end)
-{
-    struct port *port = number < ENGINE_MAX_PORTS ? ports->port[number] : NULL;
-    if (!port || nic_memory_end(port->nic)) {
-        errno = EINVAL;
-        return -1;
-    }
-    struct memory_end *own = memory_end_open(link, end);
-    if (!own)
-        return -1;
-    nic_set_memory_end(port->nic, own);
     return 0;
 }
 
@@ -217,6 +209,17 @@ int ports_reopen(struct ports *ports, uint16_t number)
     atomic_store(&port->reopening, true);
     atomic_store(&ports->reopening, true);
     ports_wake(ports);
+    return 0;
+}
+
+int ports_set_train_mtu(struct ports *ports, uint16_t number, unsigned mtu)
+{
+    struct port *port = number < ENGINE_MAX_PORTS ? ports->port[number] : NULL;
+    if (!port)
+        return -1;
+    engine_lock(ports->engine);
+    nic_set_train_mtu(port->nic, mtu);
+    engine_unlock(ports->engine);
     return 0;
 }
 

@@ -14,11 +14,13 @@ enum { NIC_BATCH = 64 }; /* maximum frames sent by one call */
 struct nic {
     int fd;
     struct trains *trains; /* NULL if the nic sends no trains */
+    /* The peer has accepted a single frame of this length. Longer frames form no trains, because
+     * the kernel reports no error if the peer drops a part of a train. */
+    unsigned accepted_length;
     struct memory_end *memory; /* NULL if there is no memory link */
     FILE *log;
     uint8_t *ring;
-    unsigned ring_size, slot_size; /* bytes */
-    unsigned slots;                /* capacity of the ring in frames */
+    unsigned ring_size, slots; /* ring size in bytes, and its capacity in frames */
     unsigned slot;
     unsigned queued;
     struct capture *sending, *sent; /* NULL if frames are not captured */

@@ -23,11 +23,10 @@ struct ports;
 struct ports *ports_create(struct engine *engine, uint16_t cpu_port, uint64_t device_id, int log_fd);
 /* Below, functions of type int return 0 on success, or -1 with errno set. Functions declared before
  * ports_start() must be called before the driver runs. */
-/* `ring_size` as for nic_open() */
-int ports_add(struct ports *ports, uint16_t port, const char *interface, unsigned ring_size);
-/* Connect a port to the switch at the other end of its link by a memory link (memory_link.h). */
-int ports_add_memory_link(struct ports *ports, uint16_t port, struct memory_link *link,
-                          unsigned end);
+/* Add a port. `ring_size` is as for nic_open() (socket.h). If `link` is not NULL, frames pass this end
+ * of a memory link (memory_link.h) instead of the interface. */
+int ports_add(struct ports *ports, uint16_t port, const char *interface, unsigned ring_size,
+              struct memory_link *link, unsigned end);
 /* Capture all frames of the ports in folder/<interface>_{in,out}.pcap, at most `snaplen` bytes per
  * frame. */
 int ports_capture(struct ports *ports, const char *folder, uint32_t snaplen);
@@ -43,6 +42,9 @@ void ports_wake(struct ports *ports);
 /* Switch the thread to a new interface with the name of the port's deleted interface. Returns -1 if
  * there is no such port. */
 int ports_reopen(struct ports *ports, uint16_t port);
+/* Call this when the interface of a port has changed, see trains_set_mtu() (train.h). Returns -1 if
+ * there is no such port. */
+int ports_set_train_mtu(struct ports *ports, uint16_t port, unsigned mtu);
 /* Stop when rings, queues and links are empty, but at the latest after drain_ns. */
 void ports_stop(struct ports *ports, uint64_t drain_ns);
 /* Free the driver. Call this after ports_stop(), or if ports_start() was not called.

@@ -11,14 +11,9 @@
 #include <unistd.h>
 
 /* A frame that does not fit into a slot arrives complete in the socket's own queue
- * (PACKET_COPY_THRESH). It then needs a system call more. Memory of this queue is allocated as
- * needed. */
+ * (PACKET_COPY_THRESH). Memory of this queue is allocated as needed. */
 enum {
-    /* bytes of a slot; 66 of them are for the kernel's headers. A slot of a large ring has room for
-     * a frame of 1,982 bytes. In a small ring, a large number of slots is more important. */
-    LARGE_SLOT = 2048,
-    SMALL_SLOT = 256,
-    LARGE_RING = 4 * 1024 * 1024,
+    SLOT_SIZE = 256, /* 66 bytes for the kernel's headers and 190 bytes for the frame */
     FETCH_AHEAD = 2, /* number of slots that are prefetched */
     FETCHED = 192,   /* prefetched bytes of a slot: kernel headers and a 64-byte frame */
     BLOCK_SIZE = 64 * 1024,
@@ -40,7 +35,7 @@ static int make_ring(struct nic *nic)
     struct tpacket_req ring = {
         .tp_block_size = BLOCK_SIZE,
         .tp_block_nr = nic->ring_size / BLOCK_SIZE,
-        .tp_frame_size = nic->slot_size,
+        .tp_frame_size = SLOT_SIZE,
         .tp_frame_nr = nic->slots,
     };
     if (set_option(nic->fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2) ||
@@ -69,7 +64,8 @@ static int attach(struct nic *nic, int interface)
     return bind(nic->fd, (struct sockaddr *)&address, sizeof address);
 }
 
-struct nic *nic_open(const char *interface, unsigned ring_size, FILE *log)
+struct nic *nic_open(const char *interface, unsigned ring_size, struct memory_end *memory,
+                     FILE *log)
 {
     unsigned index = if_nametoindex(interface);
     struct nic *nic = index ? calloc(1, sizeof *nic) : NULL;
@@ -82,8 +78,7 @@ struct nic *nic_open(const char *interface, unsigned ring_size, FILE *log)
         nic->messages[i].msg_hdr.msg_iovlen = 1;
     }
     nic->ring_size = ring_size / BLOCK_SIZE * BLOCK_SIZE;
-    nic->slot_size = nic->ring_size < LARGE_RING ? SMALL_SLOT : LARGE_SLOT;
-    nic->slots = nic->ring_size / nic->slot_size;
+    nic->slots = nic->ring_size / SLOT_SIZE;
     nic->ring = MAP_FAILED;
     nic->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (nic->fd < 0 || make_ring(nic) || attach(nic, (int)index)) {
@@ -92,7 +87,8 @@ struct nic *nic_open(const char *interface, unsigned ring_size, FILE *log)
         errno = error;
         return NULL;
     }
-    nic->trains = trains_open((int)index, interface);
+    nic->memory = memory;
+    nic->trains = memory ? NULL : trains_open((int)index, interface);
     return nic;
 }
 
@@ -107,9 +103,9 @@ void nic_close(struct nic *nic)
     free(nic);
 }
 
-void nic_set_memory_end(struct nic *nic, struct memory_end *end)
+void nic_set_train_mtu(struct nic *nic, unsigned mtu)
 {
-    nic->memory = end;
+    trains_set_mtu(nic->trains, mtu);
 }
 
 struct memory_end *nic_memory_end(const struct nic *nic)
@@ -124,7 +120,7 @@ int nic_fd(const struct nic *nic)
 
 static struct tpacket2_hdr *slot_header(const struct nic *nic, unsigned slot)
 {
-    return (struct tpacket2_hdr *)(nic->ring + (size_t)slot * nic->slot_size);
+    return (struct tpacket2_hdr *)(nic->ring + (size_t)slot * SLOT_SIZE);
 }
 
 static bool slot_is_full(const struct tpacket2_hdr *header)
@@ -162,15 +158,14 @@ void nic_tell_down(struct nic *nic, int error)
 
 struct nic *nic_reopen(struct nic *old)
 {
-    struct nic *nic = nic_open(old->name, old->ring_size, old->log);
+    struct nic *nic = nic_open(old->name, old->ring_size, old->memory, old->log);
     if (!nic) {
         fprintf(old->log, "minip4: %s: the new interface of this name cannot be used: %s\n", old->name,
                 strerror(errno));
         return old;
     }
     nic->counters = *nic_counters(old);
-    nic->memory = old->memory;
-    old->memory = NULL;
+    old->memory = NULL; /* `nic` owns it now */
     nic->sending = old->sending;
     nic->sent = old->sent;
     nic->reported_checksum = old->reported_checksum;

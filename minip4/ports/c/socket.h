@@ -27,16 +27,20 @@ struct nic_counters {
 
 struct nic;
 
-/* Create a nic for an interface. `ring_size` is the size of its receive ring in bytes, a multiple of
- * 64 KiB. Messages are written to `log`. Returns NULL with errno set on failure. */
-struct nic *nic_open(const char *interface, unsigned ring_size, FILE *log);
+/* Create a nic for an interface. `ring_size` is the size of its receive ring in bytes: at least
+ * 64 KiB, and rounded down to a multiple of it. If `memory` is not NULL, frames are sent through this
+ * end of a memory link, and received from it, too; the nic then owns the end. Messages are written
+ * to `log`. Returns NULL with errno set on failure. */
+struct nic *nic_open(const char *interface, unsigned ring_size, struct memory_end *memory,
+                     FILE *log);
 /* Switch to a new interface with the name of the deleted one; counters continue. If this fails, the
  * old nic stays, and the failure is reported. */
 struct nic *nic_reopen(struct nic *old);
 void nic_close(struct nic *nic);
 
-/* Send frames through a memory link, and receive frames from it, too. The nic then owns this end. */
-void nic_set_memory_end(struct nic *nic, struct memory_end *end);
+/* Call this when the interface has changed, see trains_set_mtu(). */
+void nic_set_train_mtu(struct nic *nic, unsigned mtu);
+
 /* Return the end of a memory link, or NULL. */
 struct memory_end *nic_memory_end(const struct nic *nic);
 

@@ -42,9 +42,7 @@ enum {
     FLAGS_PUSH = 0x08,
     MAX_BYTES = 65535, /* maximum length of the IPv4 packet of a train */
     GSO_UDP_L4 = 5,    /* defined in the kernel's virtio header, but not on older systems */
-    TRAINS_QUEUE = 4 * 1024 * 1024,
-    /* number of calls after which the settings of the interface are read again */
-    LOOK_AGAIN = 1024
+    TRAINS_QUEUE = 4 * 1024 * 1024
 };
 
 /* Header properties of a frame that may belong to a train. */
@@ -210,40 +208,27 @@ void train_compose(struct packet *const *frames, unsigned count, struct train_he
 
 struct trains {
     int fd;
-    struct ifreq interface;
-    unsigned until_look;
     unsigned mtu; /* 0 means no trains, because the interface would not segment them */
     bool unknown_udp, unknown_tcp;
 };
 
-/* Call an operation of ethtool(8). */
-static int ethtool(struct trains *trains, void *operation)
-{
-    trains->interface.ifr_data = operation;
-    return ioctl(trains->fd, SIOCETHTOOL, &trains->interface);
-}
-
 /* Let the kernel segment trains to a veth. It leaves segmentation to an interface with checksum
- * offload. A veth has no hardware for it, so the peer would receive the whole train. This setting
- * needs CAP_NET_ADMIN; without it, there are no trains. */
-static void turn_off_offload(struct trains *trains)
+ * offload. A veth has no hardware for it, so the peer would receive the whole train. Returns the
+ * MTU, or 0 if the interface would not segment trains. */
+static unsigned set_up_interface(int fd, const char *name)
 {
     struct ethtool_drvinfo driver = {.cmd = ETHTOOL_GDRVINFO};
-    struct ethtool_value no_checksums = {.cmd = ETHTOOL_STXCSUM};
-    if (!ethtool(trains, &driver) && !strcmp(driver.driver, "veth"))
-        ethtool(trains, &no_checksums);
-}
-
-/* Read the settings of the interface, which may change at any time. */
-static void look(struct trains *trains)
-{
-    struct ethtool_value checksums = {.cmd = ETHTOOL_GTXCSUM, .data = 1};
-    trains->until_look = LOOK_AGAIN;
-    trains->mtu = 0;
-    if (ethtool(trains, &checksums) || checksums.data)
-        return;
-    if (!ioctl(trains->fd, SIOCGIFMTU, &trains->interface))
-        trains->mtu = (unsigned)trains->interface.ifr_mtu;
+    struct ethtool_value off = {.cmd = ETHTOOL_STXCSUM}, state = {.cmd = ETHTOOL_GTXCSUM};
+    struct ifreq request = {.ifr_data = (char *)&driver};
+    snprintf(request.ifr_name, sizeof request.ifr_name, "%s", name);
+    if (!ioctl(fd, SIOCETHTOOL, &request) && !strcmp(driver.driver, "veth")) {
+        request.ifr_data = (char *)&off;
+        ioctl(fd, SIOCETHTOOL, &request);
+    }
+    request.ifr_data = (char *)&state;
+    if (ioctl(fd, SIOCETHTOOL, &request) || state.data || ioctl(fd, SIOCGIFMTU, &request))
+        return 0;
+    return (unsigned)request.ifr_mtu;
 }
 
 struct trains *trains_open(int interface, const char *name)
@@ -253,7 +238,6 @@ struct trains *trains_open(int interface, const char *name)
     struct trains *trains = calloc(1, sizeof *trains);
     if (!trains)
         return NULL;
-    snprintf(trains->interface.ifr_name, sizeof trains->interface.ifr_name, "%s", name);
     trains->fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (trains->fd < 0 ||
         setsockopt(trains->fd, SOL_PACKET, PACKET_VNET_HDR, &yes, sizeof yes) ||
@@ -262,8 +246,14 @@ struct trains *trains_open(int interface, const char *name)
         trains_close(trains);
         return NULL;
     }
-    turn_off_offload(trains);
+    trains->mtu = set_up_interface(trains->fd, name);
     return trains;
+}
+
+void trains_set_mtu(struct trains *trains, unsigned mtu)
+{
+    if (trains)
+        trains->mtu = mtu;
 }
 
 void trains_close(struct trains *trains)
@@ -280,16 +270,14 @@ static bool is_udp(const struct packet *frame)
     return frame->data[IPV4 + IPV4_PROTOCOL] == IPPROTO_UDP;
 }
 
-unsigned trains_length(struct trains *trains, struct packet *const *frames, unsigned count)
+unsigned trains_length(const struct trains *trains, struct packet *const *frames, unsigned count)
 {
-    if (!trains || count < 2)
+    if (!trains || frames[0]->length > trains->mtu + IPV4)
         return 1;
-    if (!trains->until_look--)
-        look(trains);
-    unsigned length = trains->mtu ? train_length(frames, count) : 1;
+    unsigned length = train_length(frames, count);
     if (length == 1 || (is_udp(frames[0]) ? trains->unknown_udp : trains->unknown_tcp))
         return 1;
-    return frames[0]->length - IPV4 <= trains->mtu ? length : 1;
+    return length;
 }
 
 int trains_send(struct trains *trains, struct packet *const *frames, unsigned count)

@@ -36,13 +36,16 @@ void train_compose(struct packet *const *frames, unsigned count, struct train_he
 /* Sends trains to one interface. */
 struct trains;
 
-/* Returns NULL if out of memory, or if the socket cannot be set up. Then there are no trains. */
+/* Turn off the checksum offload of a veth, so that the kernel segments trains to it. Returns NULL if
+ * out of memory, or if the socket cannot be set up. Then there are no trains. */
 struct trains *trains_open(int interface, const char *name);
+/* Call this when the interface has changed. `mtu` is its MTU, or 0 if it has checksum offload. */
+void trains_set_mtu(struct trains *trains, unsigned mtu);
 void trains_close(struct trains *trains);
-/* Like train_length(), but also returns 1 in three cases: the interface has offloads, and therefore
- * would not segment the train; the kernel cannot segment the train (UDP before Linux 6.2); or a
- * frame exceeds the MTU. */
-unsigned trains_length(struct trains *trains, struct packet *const *frames, unsigned count);
+/* Like train_length(), but also returns 1 in three cases: the interface has checksum offload, and
+ * therefore would not segment the train; the kernel cannot segment the train (UDP before Linux 6.2);
+ * or a frame exceeds the MTU. */
+unsigned trains_length(const struct trains *trains, struct packet *const *frames, unsigned count);
 /* Send one train. Returns 0 or an errno value. After EINVAL, such trains are disabled, because the
  * kernel does not support them. */
 int trains_send(struct trains *trains, struct packet *const *frames, unsigned count);

@@ -22,6 +22,7 @@ static void count_error(struct nic *nic, int error, unsigned frames)
 {
     if (error == ENOBUFS || error == EAGAIN) {
         nic->counters.transmit_kernel_drops += frames;
+        nic->accepted_length = 0;
         return;
     }
     nic->counters.transmit_errors += frames;
@@ -53,6 +54,14 @@ static bool try_again(struct nic *nic, unsigned *tries)
     return true;
 }
 
+/* Remember the length of the longest accepted frame. */
+static void note_accepted(struct nic *nic, unsigned first, unsigned end)
+{
+    for (unsigned i = first; i < end; i++)
+        if (nic->packets[i]->length > nic->accepted_length)
+            nic->accepted_length = nic->packets[i]->length;
+}
+
 static void send_frames(struct nic *nic, unsigned first, unsigned end)
 {
     unsigned done = first, tries = 0; /* at most MAX_TRIES between two successful calls */
@@ -60,6 +69,7 @@ static void send_frames(struct nic *nic, unsigned first, unsigned end)
         int sent = sendmmsg(nic->fd, nic->messages + done, end - done, MSG_DONTWAIT);
         if (sent > 0) {
             count_sent(nic, done, done + (unsigned)sent);
+            note_accepted(nic, done, done + (unsigned)sent);
             done += (unsigned)sent;
             tries = 0;
         } else if (errno != EINTR &&
@@ -70,8 +80,9 @@ static void send_frames(struct nic *nic, unsigned first, unsigned end)
     }
 }
 
-/* After ENOBUFS, the kernel may have sent some frames of the train. So the train is not retried,
- * and all its frames count as lost. After any other error, the kernel has sent no frame, and
+/* If the kernel drops only some frames of a train, it may report success, so these frames count as
+ * sent. After ENOBUFS, the kernel may have sent some frames. So the train is not retried, and all
+ * its frames count as lost. After any other error, the kernel has sent no frame, and
  * sending the frames one by one shows the cause. */
 static void send_train(struct nic *nic, unsigned first, unsigned end)
 {
@@ -118,7 +129,8 @@ static void send_queued(struct nic *nic)
     }
     unsigned first = 0; /* first frame of those to be sent singly */
     for (unsigned at = 0, length; at < nic->queued; at += length) {
-        length = trains_length(nic->trains, nic->packets + at, nic->queued - at);
+        bool is_accepted = nic->packets[at]->length <= nic->accepted_length;
+        length = is_accepted ? trains_length(nic->trains, nic->packets + at, nic->queued - at) : 1;
         if (length == 1)
             continue;
         send_frames(nic, first, at);

@@ -162,7 +162,10 @@ class Switch:
         messages = self._messages
         self._device = device
         self._interfaces = Interfaces(
-            self._driver.interfaces, self._port_changed, self._driver.reopen
+            self._driver.interfaces,
+            self._port_changed,
+            self._driver.reopen,
+            self._driver.set_train_mtu,
         )
         control = ControlServer(self, self._settings)
         server: grpc.aio.Server | None = None

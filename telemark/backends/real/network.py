@@ -85,7 +85,7 @@ class MininetBackend:
         # The process imports its modules while this process compiles programs.
         group = SwitchGroup(
             settings.folder / "switches.log",
-            interfaces=_receiving_interfaces(settings),
+            interfaces=receiving_interfaces(settings),
             sanitize=any("--sanitize" in each for each in settings.switch_options.values()),
         )
         exit_stack.callback(group.close)
@@ -317,11 +317,13 @@ def check_interfaces(topo: Topo, target: str) -> None:
                 )
 
 
-def _receiving_interfaces(settings: Settings) -> int:
+def receiving_interfaces(settings: Settings) -> int:
     """Return the number of interfaces at which switches receive frames from the kernel."""
-    is_switch, in_memory = settings.topo.isSwitch, settings.wires == "memory"
+    is_switch, is_bmv2 = settings.topo.isSwitch, settings.target == "bmv2"
+    in_memory = settings.wires == "memory" and not is_bmv2
     links = [[is_switch(node) for node in link] for link in settings.topo.links()]
-    return sum(0 if in_memory and all(ends) else sum(ends) for ends in links)
+    ports = sum(0 if in_memory and all(ends) else sum(ends) for ends in links)
+    return 2 * ports if is_bmv2 else ports  # a panel has two interfaces per port
 
 
 def max_open_files(settings: Settings) -> int:
