@@ -19,8 +19,8 @@ from minip4.wire.shared import FRAME_ROOM, SNAPLEN
 
 ERROR_ROOM = 1024
 # Kernel memory for received frames. A ring of 4 MiB has room for 16,384 frames: 160 ms of traffic
-# at 100,000 frames/s. More than 64 interfaces share 256 MiB. Interfaces that memory links bypass do
-# not count; their rings have the minimum size.
+# at 100,000 frames/s. More than 64 interfaces share 256 MiB, but each ring has the minimum size of
+# 1,024 frames. Interfaces with memory links do not count; their rings have the minimum size.
 MAX_RING_BYTES, ALL_RINGS_BYTES, MIN_RING_BYTES = 1 << 22, 1 << 28, 1 << 18
 
 
@@ -38,8 +38,8 @@ class EngineHandle(Protocol):
 class Workers:
     """Threads that drive the engines of this process (worker.h), at most one per CPU.
 
-    All drivers together have `interfaces` interfaces that are not bypassed by memory links; these
-    interfaces share the memory for received frames. All drivers must be stopped before close().
+    `interfaces` of all drivers receive frames from the kernel, and share the memory for them. The
+    other interfaces have memory links. All drivers must be stopped before close().
     """
 
     def __init__(self, count: int = 1, *, interfaces: int = 1) -> None:
@@ -64,7 +64,9 @@ class Workers:
         """Return the memory link with this name; it is created if necessary."""
         with self._lock:
             if name not in self._links:
-                self._links[name] = ctypes.c_void_p(self._library.memory_link_create())
+                if not (link := self._library.memory_link_create()):
+                    raise DriverError(f"memory link {name}: {_reason()}")
+                self._links[name] = ctypes.c_void_p(link)
             return self._links[name]
 
     def close(self) -> None:

@@ -187,3 +187,22 @@ def test_arrival_times_are_those_of_sending(near: Driver, workers: Workers, tmp_
 def test_an_end_that_is_in_use_is_refused(near: Driver, workers: Workers) -> None:
     with pytest.raises(DriverError, match="port 1@m2: Device or resource busy"):
         Driver(Forwarder(), {1: "m2", 2: "s2"}, workers=workers, memory_links={1: ("link", 0)})
+
+
+def test_an_end_is_free_again_if_its_interface_cannot_be_used(
+    near: Driver, workers: Workers
+) -> None:
+    for _ in range(2):
+        with pytest.raises(DriverError, match="port 1@nosuch: No such device"):
+            Driver(Forwarder(), {1: "nosuch"}, workers=workers, memory_links={1: ("link", 1)})
+
+
+def test_a_recreated_interface_keeps_its_memory_link(near: Driver, far: Driver) -> None:
+    wire.run("ip link del m1")
+    wire.veth("m1", "m2", MTU)
+    near.reopen(2)
+    far.reopen(1)
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
+        for number in range(20):
+            sender.send(frame(60, number))
+            assert receiver.recv(65536)[14:18] == number.to_bytes(4, "big")

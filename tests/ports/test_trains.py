@@ -188,14 +188,46 @@ def test_no_trains_where_the_interface_would_not_cut_them(
     assert port_counters(driver, 2)["transmitted_in_trains"] == 0
 
 
-def test_no_trains_of_frames_longer_than_the_mtu(driver: Driver, engine: Forwarder) -> None:
-    wire.run("ip link set s2 mtu 1400")
+def send_at_once(engine: Forwarder, frames: list[bytes]) -> None:
+    """Send frames while the driver waits."""
     with wire.end("h1") as sender:
         engine.lock()
-        for number in range(20):
-            sender.send(tcp(number))
+        for frame in frames:
+            sender.send(frame)
         engine.unlock()
+
+
+def accept(frame: bytes) -> None:
+    """Send a frame alone, so that later frames of its length may form trains."""
+    with wire.end("h1") as sender, wire.end("h2") as receiver:
+        sender.send(frame)
+        assert receiver.recv(65536) == frame
+
+
+def test_no_trains_of_frames_longer_than_the_mtu(driver: Driver, engine: Forwarder) -> None:
+    accept(tcp(0))
+    wire.run("ip link set s2 mtu 1400")
+    driver.set_train_mtu(2, 1400)
+    send_at_once(engine, [tcp(number) for number in range(20)])
     wire.await_true(lambda: port_counters(driver, 2)["transmit_errors"] == 20)
+
+
+def test_after_a_lost_frame_single_frames_are_sent(driver: Driver, engine: Forwarder) -> None:
+    accept(udp(0, 1700))
+    wire.run("ip link set h2 mtu 1500")
+    send_at_once(engine, [udp(1, 1700)])
+    wire.await_true(lambda: port_counters(driver, 2)["transmit_kernel_drops"] == 1)
+    send_at_once(engine, [udp(number, 1700) for number in range(10)])
+    wire.await_true(lambda: port_counters(driver, 2)["transmit_kernel_drops"] == 11)
+
+
+def test_after_64_trains_single_frames_are_sent(driver: Driver, engine: Forwarder) -> None:
+    """So the loss is noticed if the host no longer accepts frames of this length."""
+    accept(udp(0, 1700))
+    wire.run("ip link set h2 mtu 1500")
+    send_at_once(engine, [udp(number, 1700) for number in range(70 * 64)])
+    wire.await_true(lambda: port_counters(driver, 1)["received_packets"] == 70 * 64 + 1)
+    wire.await_true(lambda: port_counters(driver, 2)["transmit_kernel_drops"] > 0)
 
 
 def test_an_interface_that_was_down_meanwhile_loses_no_train(
@@ -214,11 +246,8 @@ def test_frames_that_the_host_does_not_accept_form_no_train(
     """The kernel reports no error if the peer drops only some frames of a train."""
     wire.run("ip link set h2 mtu 1500")
     frames = [*(udp(i, 1700) for i in range(10)), udp(10, 50)]
-    with wire.end("h1") as sender, wire.end("h2") as receiver:
-        engine.lock()
-        for frame in frames:
-            sender.send(frame)
-        engine.unlock()
+    with wire.end("h2") as receiver:
+        send_at_once(engine, frames)
         assert receiver.recv(65536) == frames[-1]
     sent = port_counters(driver, 2)
     assert (sent["transmit_kernel_drops"], sent["transmitted_packets"]) == (10, 1)

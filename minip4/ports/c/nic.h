@@ -14,9 +14,11 @@ enum { NIC_BATCH = 64 }; /* maximum frames sent by one call */
 struct nic {
     int fd;
     struct trains *trains; /* NULL if the nic sends no trains */
-    /* The peer has accepted a single frame of this length. Longer frames form no trains, because
-     * the kernel reports no error if the peer drops a part of a train. */
+    /* Length of the longest single frame that was accepted, since a frame was lost or since
+     * PROBE_TRAINS trains. Longer frames form no trains, because the kernel reports no error if the
+     * peer drops frames of a train. */
     unsigned accepted_length;
+    unsigned trains_since_probe;
     struct memory_end *memory; /* NULL if there is no memory link */
     FILE *log;
     uint8_t *ring;

@@ -42,9 +42,9 @@ struct trains *trains_open(int interface, const char *name);
 /* Call this when the interface has changed. `mtu` is its MTU, or 0 if it has checksum offload. */
 void trains_set_mtu(struct trains *trains, unsigned mtu);
 void trains_close(struct trains *trains);
-/* Like train_length(), but also returns 1 in three cases: the interface has checksum offload, and
- * therefore would not segment the train; the kernel cannot segment the train (UDP before Linux 6.2);
- * or a frame exceeds the MTU. */
+/* Like train_length(), but also returns 1 if `trains` is NULL, if the interface has checksum offload
+ * and therefore would not segment the train, if the kernel cannot segment it (UDP before Linux 6.2),
+ * or if a frame exceeds the MTU. */
 unsigned trains_length(const struct trains *trains, struct packet *const *frames, unsigned count);
 /* Send one train. Returns 0 or an errno value. After EINVAL, such trains are disabled, because the
  * kernel does not support them. */

@@ -7,7 +7,7 @@
 
 #include "ports_internal.h"
 
-enum { MAX_TRIES = 4, RETRY_NS = 50000 };
+enum { MAX_TRIES = 4, RETRY_NS = 50000, PROBE_TRAINS = 64 };
 
 void nic_transmit(struct nic *nic, struct packet *packet, struct packet_pool *pool)
 {
@@ -80,8 +80,8 @@ static void send_frames(struct nic *nic, unsigned first, unsigned end)
     }
 }
 
-/* If the kernel drops only some frames of a train, it may report success, so these frames count as
- * sent. After ENOBUFS, the kernel may have sent some frames. So the train is not retried, and all
+/* If the peer drops frames of a train, the kernel reports success, and they count as sent. Therefore
+ * single frames are sent from time to time (accepted_length). After ENOBUFS, the kernel may have sent some frames. So the train is not retried, and all
  * its frames count as lost. After any other error, the kernel has sent no frame, and
  * sending the frames one by one shows the cause. */
 static void send_train(struct nic *nic, unsigned first, unsigned end)
@@ -94,6 +94,8 @@ static void send_train(struct nic *nic, unsigned first, unsigned end)
     if (!error) {
         count_sent(nic, first, end);
         nic->counters.transmitted_in_trains += end - first;
+        if (++nic->trains_since_probe >= PROBE_TRAINS)
+            nic->accepted_length = nic->trains_since_probe = 0;
     } else if (error == ENOBUFS) {
         count_error(nic, error, end - first);
     } else {

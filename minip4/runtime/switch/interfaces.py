@@ -85,6 +85,8 @@ class Interfaces:
                 self._replaced(port)
             if now.is_up != known.is_up:
                 self._changed(port, now.is_up)
+            # A new interface has checksum offload until the driver turns it off. This change causes
+            # another message, so the last value is right.
             if now.train_mtu is not None and now.train_mtu != known.train_mtu:
                 self._set_train_mtu(port, now.train_mtu)
 
@@ -111,7 +113,7 @@ class Interfaces:
             request = struct.pack(REQUEST_MTU, name.encode(), 0)
             answer = fcntl.ioctl(self._asking, SIOCGIFMTU, request)
             return int(struct.unpack(REQUEST_MTU, answer)[1])
-        except OSError:  # the interface was deleted
+        except OSError:  # the interface was deleted, or has no such settings
             return None
 
     def _ethtool(self, name: str, command: int) -> int:

@@ -39,3 +39,25 @@ def test_changes_of_mtu_and_checksum_offload(namespace: None) -> None:
             interfaces.stop()
 
     asyncio.run(check())
+
+
+def test_an_interface_that_is_deleted(namespace: None) -> None:
+    async def check() -> None:
+        down: asyncio.Queue[tuple[int, bool]] = asyncio.Queue()
+        problems: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, each: problems.append(each))
+        mtus: list[int] = []
+        interfaces = Interfaces(
+            {1: "s1"}, lambda *each: down.put_nowait(each), lambda *_: None,
+            lambda _, mtu_bytes: mtus.append(mtu_bytes + 0),
+        )  # fmt: skip
+        interfaces.start()
+        try:
+            wire.run("ip link del s1")
+            while await asyncio.wait_for(down.get(), WAIT_S) != (1, False):
+                pass
+        finally:
+            interfaces.stop()
+        assert (mtus, problems) == ([2000], [])
+
+    asyncio.run(check())

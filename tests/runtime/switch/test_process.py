@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import wire
 
 from minip4.errors import Minip4Error
-from minip4.ports.driver import Workers
+from minip4.ports.driver import Driver, Workers
 from minip4.runtime.switch.cli import NO_PROGRAM, add_arguments, switch_options
 from minip4.runtime.switch.process import KILLED_STATUS, Switch
 
@@ -57,3 +58,26 @@ def test_a_switch_that_cannot_write_its_output(workers: Workers) -> None:
         assert not switch._engine.handle
 
     asyncio.run(scene())
+
+
+def test_a_change_of_mtu_reaches_the_driver(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(Driver, "set_train_mtu", lambda _, *each: found.append(each))
+
+    async def scene() -> None:
+        switch = made(workers, "-i", "7@s1")
+        running = asyncio.create_task(switch.run())
+        while (7, 2000) not in found:
+            await asyncio.sleep(0.01)
+        wire.run("ip link set s1 mtu 1500")
+        while (7, 1500) not in found:
+            await asyncio.sleep(0.01)
+        switch.request_end(is_killed=True)
+        await running
+
+    with wire.namespace():
+        wire.run("ip link set lo up")
+        wire.veth("s1", "h1", 2000)
+        asyncio.run(asyncio.wait_for(scene(), 20))

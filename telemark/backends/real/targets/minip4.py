@@ -103,7 +103,7 @@ class Minip4Switch(Shell, Switch):
         """
         if self._running is None:
             return
-        wait_for_output(self._running, STOP_S, f"switch {self.name}")
+        wait_for_output(self._running, STOP_S + self._close_s(), f"switch {self.name}")
         ended, self._running = self._running, None
         if ended.returncode:
             raise self._ended(ended)
@@ -147,12 +147,16 @@ class Minip4Switch(Shell, Switch):
         if running is not None:
             running.kill()
             try:
-                limit_s = KILL_S + CLOSE_PORT_S * (len(self.ports) - 1)  # without `lo`
-                wait_for_output(running, limit_s, f"switch {self.name}, when it was killed")
+                name = f"switch {self.name}, when it was killed"
+                wait_for_output(running, KILL_S + self._close_s(), name)
             except TestbedError:
                 self._settings.group.kill()
                 raise
         super().stop(deleteIntfs)
+
+    def _close_s(self) -> float:
+        """Return the maximum time until the sockets of all ports are closed."""
+        return CLOSE_PORT_S * (len(self.ports) - 1)  # without `lo`
 
     @property
     def _counters_path(self) -> Path:
