@@ -197,7 +197,11 @@ def test_an_end_is_free_again_if_its_interface_cannot_be_used(
             Driver(Forwarder(), {1: "nosuch"}, workers=workers, memory_links={1: ("link", 1)})
 
 
-def test_a_recreated_interface_keeps_its_memory_link(near: Driver, far: Driver) -> None:
+def test_a_recreated_interface_keeps_its_memory_link(namespace: None) -> None:
+    workers = Workers(1)  # its thread is in the namespace, where it opens the new interface
+    near, far = near_driver(workers), far_driver(workers)
+    near.start()
+    far.start()
     wire.run("ip link del m1")
     wire.veth("m1", "m2", MTU)
     near.reopen(2)
@@ -206,3 +210,6 @@ def test_a_recreated_interface_keeps_its_memory_link(near: Driver, far: Driver) 
         for number in range(20):
             sender.send(frame(60, number))
             assert receiver.recv(65536)[14:18] == number.to_bytes(4, "big")
+    near.stop()
+    far.stop()
+    workers.close()
