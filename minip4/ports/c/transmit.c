@@ -81,9 +81,9 @@ static void send_frames(struct nic *nic, unsigned first, unsigned end)
 }
 
 /* If the peer drops frames of a train, the kernel reports success, and they count as sent. Therefore
- * single frames are sent from time to time (accepted_length). After ENOBUFS, the kernel may have sent some frames. So the train is not retried, and all
- * its frames count as lost. After any other error, the kernel has sent no frame, and
- * sending the frames one by one shows the cause. */
+ * single frames are sent from time to time (accepted_length). After ENOBUFS, the kernel may have
+ * sent some frames. So the train is not retried, and all its frames count as lost. After any other
+ * error, the kernel has sent no frame, and sending the frames one by one shows the cause. */
 static void send_train(struct nic *nic, unsigned first, unsigned end)
 {
     int error;

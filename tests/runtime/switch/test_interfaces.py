@@ -46,10 +46,10 @@ def test_an_interface_that_is_deleted(namespace: None) -> None:
         down: asyncio.Queue[tuple[int, bool]] = asyncio.Queue()
         problems: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, each: problems.append(each))
-        mtus: list[int] = []
+        mtus: list[int] = []  # without None, for which there is no MTU to set
         interfaces = Interfaces(
             {1: "s1"}, lambda *each: down.put_nowait(each), lambda *_: None,
-            lambda _, mtu_bytes: mtus.append(mtu_bytes + 0),
+            lambda _, mtu_bytes: mtus.append(mtu_bytes),
         )  # fmt: skip
         interfaces.start()
         try:
